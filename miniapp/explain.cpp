@@ -1,6 +1,6 @@
 // trainstone explain: what every rank holds after every round of a collective, as text and as a picture; and what
 // tensor ranks share, as text. Strategies are explained in explain_strategy.cpp, schedules of pipelines in
-// explain_pipeline.cpp.
+// explain_pipeline.cpp, distributed products in explain_product.cpp.
 
 #include "explain.hpp"
 
@@ -11,6 +11,7 @@
 #include "core/plural.hpp"
 #include "parallel/pipeline/pipeline_schedules.hpp"
 #include "parallel/plan/strategies.hpp"
+#include "products/plan/product_choice.hpp"
 #include "report/explanation_svg.hpp"
 #include "report/explanation_text.hpp"
 #include "report/tensor_text.hpp"
@@ -120,12 +121,15 @@ int explain_tensor(ExplainArguments const& arguments) {
 void describe_explain(CLI::App& command, ExplainArguments& arguments) {
   command
       .add_option("SUBJECT", arguments.subject,
-                  fmt::format("a collective (all_reduce, broadcast, ...), a strategy ({}), \"{}\" or \"{}\"",
-                              strategy_names(), pipeline_subject, tensor_subject))
+                  fmt::format("a collective (all_reduce, broadcast, ...), a strategy ({}), \"{}\", \"{}\" or \"{}\"",
+                              strategy_names(), pipeline_subject, tensor_subject, product_subject))
       ->required();
-  command.add_option("ALGORITHM", arguments.algorithm,
-                     fmt::format("algorithm of the collective: ring, tree, ...; schedule of the pipeline: {}",
-                                 pipeline_schedule_names()));
+  command.add_option(
+      "ALGORITHM,--algorithm", arguments.algorithm,
+      fmt::format("algorithm of the collective: ring, tree, ...; schedule of the pipeline: {}; of matmul: "
+                  "{}, default 3d",
+                  pipeline_schedule_names(), fmt::join(product_names(), ", ")));
+  command.add_option("--grid", arguments.grid, "with matmul: ranks as xXyXz, e.g. 2x2x2; default: auto, on 8 ranks");
   command.add_option("--ranks", arguments.ranks, "number of ranks")->default_str("4");
   command.add_option("--nodes", arguments.nodes, "number of nodes; ranks sit on them in blocks")->default_str("1");
   command.add_option("--elements", arguments.elements, "number of elements; default two per block");
@@ -160,11 +164,20 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
 
 int explain(ExplainArguments const& arguments) {
   if (arguments.subject == pipeline_subject) {
-    require_no_other_flags(arguments,
-                           {{"--ranks", arguments.ranks}, {"--sequence", arguments.sequence ? "given" : ""}});
+    require_no_other_flags(
+        arguments,
+        {{"--ranks", arguments.ranks}, {"--grid", arguments.grid}, {"--sequence", arguments.sequence ? "given" : ""}});
     return explain_pipeline(arguments);
   }
-  require_not_given({pipeline_flag_given(arguments.pipeline)}, arguments.subject);
+  if (arguments.subject == product_subject) {
+    PipelineArguments others = arguments.pipeline; // --json is of both
+    others.json = false;
+    require_not_given({pipeline_flag_given(others)}, arguments.subject);
+    require_no_other_flags(arguments,
+                           {{"--sequence", arguments.sequence ? "given" : ""}, {"--svg", arguments.svg_file}});
+    return explain_product(arguments);
+  }
+  require_not_given({pipeline_flag_given(arguments.pipeline), {"--grid", arguments.grid}}, arguments.subject);
   if (arguments.subject == tensor_subject) return explain_tensor(arguments);
   require_not_given({{"--sequence", arguments.sequence ? "given" : ""}}, arguments.subject);
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
@@ -172,9 +185,9 @@ int explain(ExplainArguments const& arguments) {
   require_not_given(flags_of_strategies(arguments), arguments.subject);
   std::vector<std::string_view> const known = collective_names();
   TRAINSTONE_REQUIRE_INPUT(std::ranges::find(known, arguments.subject) != known.end(),
-                           "\"{}\" is no collective and no strategy, must be one of {}; or {}; or {}; or {}",
+                           "\"{}\" is no collective and no strategy, must be one of {}; or {}; or {}, {} or {}",
                            arguments.subject, fmt::join(known, ", "), strategy_names(), pipeline_subject,
-                           tensor_subject);
+                           tensor_subject, product_subject);
   Problem const problem = problem_of(arguments);
   Algorithm const algorithm = parse_algorithm(problem.collective, arguments.algorithm);
   std::string const reason = refusal(problem, algorithm);

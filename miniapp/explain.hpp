@@ -34,7 +34,7 @@ struct PipelineArguments {
 
 /// The flags as typed; empty if not given.
 struct ExplainArguments {
-  std::string subject;   ///< a collective, a strategy of training, "pipeline" or "tensor"
+  std::string subject;   ///< a collective, a strategy of training, "pipeline", "tensor" or "matmul"
   std::string algorithm; ///< of a collective; the schedule of a pipeline
   std::string ranks;     ///< empty: 4
   std::string nodes;     ///< empty: 1
@@ -45,6 +45,7 @@ struct ExplainArguments {
   std::string shard_group;                                        ///< of hsdp
   std::string schedule;                                           ///< of parameter servers; empty: not given
   std::string prefetch;                                           ///< of strategies that gather parameters; empty: 1
+  std::string grid;                                               ///< of matmul; empty: auto
   std::string layers;                                             ///< of strategies; empty: 2
   std::string partition, gradient_reduction, granularity, recipe; ///< keys of a strategy's deck
   bool shared = false;
@@ -82,9 +83,12 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 
 inline constexpr char const* pipeline_subject = "pipeline";
 inline constexpr char const* tensor_subject = "tensor";
+inline constexpr char const* product_subject = "matmul";
 void describe_explain_pipeline(CLI::App& command, PipelineArguments& arguments);
 /// explain() for the schedule of a pipeline; the other flags have been refused.
 int explain_pipeline(ExplainArguments const& arguments);
+/// explain() for a distributed product; the other flags have been refused.
+int explain_product(ExplainArguments const& arguments);
 /// The first flag of a pipeline that was given, with its value; empty if there is none.
 std::pair<char const*, std::string> pipeline_flag_given(PipelineArguments const& arguments);
 

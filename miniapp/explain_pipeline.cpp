@@ -170,7 +170,8 @@ void describe_explain_pipeline(CLI::App& command, PipelineArguments& arguments) 
   command.add_flag("--search", arguments.search, "with pipeline: show the fastest order that a search finds");
   command.add_option("--slots", arguments.slots,
                      "with --search: number of micro-batches whose activations a stage can keep; default any");
-  command.add_flag("--json", arguments.json, "with pipeline: print JSON with the instructions of all stages");
+  command.add_flag("--json", arguments.json,
+                   "with pipeline: print JSON with the instructions of all stages; with matmul: with all blocks");
 }
 
 std::pair<char const*, std::string> pipeline_flag_given(PipelineArguments const& arguments) {

@@ -7,6 +7,7 @@
 #include "deck/size_argument.hpp"
 #include "explain.hpp"
 #include "kernels/gemm/library_threads.hpp"
+#include "matmul.hpp"
 
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
@@ -47,6 +48,7 @@ struct CommandLine {
   CommbenchArguments commbench;
   CalibrateArguments calibrate;
   ExplainArguments explain;
+  MatmulArguments matmul;
   bool help_deck = false;
   bool print_deck = false;
 };
@@ -207,13 +209,15 @@ void describe_options(CLI::App& app, CommandLine& line) {
   describe_export_and_report(app, line);
   describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
                      line.commbench);
+  describe_matmul(*app.add_subcommand("matmul", "multiply two matrices on all ranks, in every way to distribute them"),
+                  line.matmul);
   describe_calibrate(
       *app.add_subcommand("calibrate", "measure messages, sums, memory and the parts of a deck, and write peaks.json"),
       line.calibrate);
   describe_explain(*app.add_subcommand(
                        "explain",
                        "show what every rank holds after every round of a collective or in a training step, what the "
-                       "stages of a pipeline do, or what tensor ranks share"),
+                       "stages of a pipeline do, what tensor ranks share, or who has which block of a product"),
                    line.explain);
 }
 
@@ -239,6 +243,7 @@ int run_on_ranks(CLI::App const& app, CommandLine const& line, MpiEnvironment co
     if (app.got_subcommand("verify")) return verify(line.verify, context);
     if (app.got_subcommand("commbench")) return commbench(line.commbench, context);
     if (app.got_subcommand("calibrate")) return calibrate(line.calibrate, context);
+    if (app.got_subcommand("matmul")) return matmul(line.matmul, context);
     return run(line.run, context);
   } catch (Error const& error) {
     return handle(error, mpi);
@@ -340,7 +345,8 @@ int main(int argc, char** argv) {
   bool const needs_ranks =
       !line.help_deck && !line.print_deck &&
       (app.got_subcommand("run") || (app.got_subcommand("verify") && line.first_step.common.deck.path.empty()) ||
-       (app.got_subcommand("commbench") && line.commbench.simulate.empty()) || app.got_subcommand("calibrate"));
+       (app.got_subcommand("commbench") && line.commbench.simulate.empty()) || app.got_subcommand("calibrate") ||
+       app.got_subcommand("matmul"));
   if (!needs_ranks) return launched_as_other_rank() ? 0 : run_alone(app, line);
 
   // the run itself says when threads share cores: once, and not on every rank as Kokkos does

@@ -26,6 +26,7 @@ import measured
 import memory
 import offload
 import outputs
+import products
 import reference
 import refusals
 import report
@@ -37,7 +38,8 @@ import training
 
 
 GROUPS = {
-    "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory, offload),
+    "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory, offload,
+                 products),
     "files": (outputs, classes, measured),
     "texts": (refusals, result_schema, texts, lecture, explain, report),
     "float64": (float64,),
