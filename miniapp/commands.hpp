@@ -32,7 +32,7 @@ struct RunOptions {
 
 struct EstimateOptions {
   CommonOptions common;
-  std::optional<std::int64_t> ranks;          ///< 1 if not given; 8 with a lecture
+  std::optional<std::int64_t> ranks;          ///< 1 if not given; 8 with a lecture, 64 with that of matmul
   std::optional<std::uint64_t> device_memory; ///< bytes per rank
   std::string lecture;                        ///< empty: a deck is estimated
   std::optional<std::uint64_t> size;          ///< with a lecture: bytes

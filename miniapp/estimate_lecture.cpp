@@ -9,6 +9,7 @@
 #include "lectures/lecture_networks.hpp"
 #include "lectures/lecture_optimizer.hpp"
 #include "lectures/lecture_pipeline.hpp"
+#include "lectures/lecture_products.hpp"
 #include "lectures/lecture_servers.hpp"
 #include "lectures/lecture_zero.hpp"
 #include "lectures/taught_collectives.hpp"
@@ -68,16 +69,22 @@ std::string servers(EstimateOptions const& /*options*/) {
   return lecture_servers_text(compare_taught_servers(usual_ranks));
 }
 
+std::string matmul(EstimateOptions const& options) {
+  constexpr std::int64_t usual = 64; // a cube and a square
+  return lecture_products_text(compare_taught_products(options.ranks.value_or(usual)));
+}
+
 struct Lecture {
   std::string_view name;
   std::string (*text)(EstimateOptions const& options);
-  bool takes_ranks = false; ///< and --machine
+  bool takes_ranks = false;
+  bool takes_machine = false;
   bool takes_size = false;
   bool takes_stages = false; ///< and --micro-batches
 };
 constexpr std::array lectures{
-    Lecture{.name = "collectives", .text = collectives, .takes_ranks = true, .takes_size = true},
-    Lecture{.name = "zero", .text = zero, .takes_ranks = true},
+    Lecture{.name = "collectives", .text = collectives, .takes_ranks = true, .takes_machine = true, .takes_size = true},
+    Lecture{.name = "zero", .text = zero, .takes_ranks = true, .takes_machine = true},
     Lecture{.name = "models", .text = models},
     Lecture{.name = "capability", .text = capability},
     Lecture{.name = "optimizer", .text = optimizer},
@@ -85,6 +92,7 @@ constexpr std::array lectures{
     Lecture{.name = "pipeline", .text = pipeline, .takes_stages = true},
     Lecture{.name = "activations", .text = activations},
     Lecture{.name = "servers", .text = servers},
+    Lecture{.name = "matmul", .text = matmul, .takes_ranks = true},
 };
 
 } // namespace
@@ -104,8 +112,10 @@ int estimate_lecture(EstimateOptions const& options) {
                            "--lecture takes --ranks, --size, --machine, --stages and --micro-batches; a DECK, --set, "
                            "--device-mem, --nodes and "
                            "--json belong to an estimate without it");
-  TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || (!options.ranks && options.machine_file.empty()),
-                           "--ranks and --machine: the lecture \"{}\" has none", lecture->name);
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_ranks || !options.ranks, "--ranks: the lecture \"{}\" has none",
+                           lecture->name);
+  TRAINSTONE_REQUIRE_INPUT(lecture->takes_machine || options.machine_file.empty(),
+                           "--machine: the lecture \"{}\" has none", lecture->name);
   TRAINSTONE_REQUIRE_INPUT(lecture->takes_size || !options.size, "--size belongs to --lecture collectives");
   TRAINSTONE_REQUIRE_INPUT(lecture->takes_stages || (!options.stages && !options.micro_batches),
                            "--stages and --micro-batches belong to --lecture pipeline");

@@ -111,7 +111,9 @@ void describe_estimate(CLI::App& app, CommandLine& line) {
   CLI::App* const estimate =
       app.add_subcommand("estimate", "predict memory, messages and FLOPs of a run without running it");
   add_common(*estimate, line.estimate.common, false);
-  estimate->add_option("--ranks", line.estimate.ranks, "number of ranks; default 1, with --lecture 8")
+  estimate
+      ->add_option("--ranks", line.estimate.ranks,
+                   "number of ranks; default 1, with --lecture 8, with --lecture matmul 64")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   add_size(*estimate, "--device-mem", line.estimate.device_memory,
            "memory per rank, e.g. 80GiB: the estimate ends with FITS or DOES NOT FIT");

@@ -79,6 +79,7 @@ class Lecture(unittest.TestCase):
                                "capability": ["as taught", "t divides the heads"],
                                "optimizer": ["as taught", "adam, adamw"],
                                "networks": ["as taught", "TorchGPipe"],
+                               "matmul": ["As taught", "0.141", "3.000", "Megatron-LM"],
                                "servers": ["as taught", "838.86 us", "1677.72 us", "332211...123", "asynchronous"],
                                "pipeline": ["as taught", "6 of 9 ", "6 of 12 ", "6 of 15 ", "interleaved"],
                                "activations": ["as taught", "430.3", "241.6", "30%~40%"]}.items():
@@ -182,13 +183,13 @@ class Refusals(RefusalTest):
     def test_what_is_no_lecture_and_no_machine_is_refused(self):
         lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
         cases = {
-            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks, pipeline, activations, servers"]),
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks, pipeline, activations, servers, matmul"]),
             "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
             "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
             "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
             "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size, --machine, --stages"]),
-            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks|pipeline|activations|servers"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks|pipeline|activations|servers|matmul"]),
             "a file for a lecture": (start(*lecture, "--json", "x.json"), ["--json", "without it"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
             "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),
