@@ -2,14 +2,18 @@
 
 #include "matmul.hpp"
 
+#include "comm/execution/buffers.hpp"
+#include "comm/execution/buffers_start.hpp"
 #include "comm/measurement/collective_timing.hpp"
 #include "commbench.hpp"
 #include "core/atomic_file.hpp"
 #include "core/memory.hpp"
+#include "core/plural.hpp"
 #include "git_version.hpp"
 #include "products/execution/distributed_product.hpp"
 #include "products/plan/exact_matrices.hpp"
 #include "products/plan/product_counts.hpp"
+#include "report/output.hpp"
 #include "report/product_table.hpp"
 #include "result/result.hpp"
 #include "short_calibration.hpp"
@@ -106,6 +110,31 @@ private:
   ProductRow m_row;
 };
 
+/// Before anything is allocated. Ranks of a machine share its memory, also where they are taken to sit on several
+/// nodes.
+/// \throws CollectiveError (exit 69)
+void require_memory(RankContext& context, Communicator const& world, MatmulOptions const& options) {
+  collectively(world, [&] {
+    ProductBytes const bytes{bytes_per_value(options.inputs), sizeof(float), world.buffers()};
+    auto const ranks = static_cast<std::uint64_t>(context.communicator.node_size());
+    std::uint64_t needed = 0;
+    for (ProductChoice const& choice : options.ways.choices) {
+      ProductPlan const plan =
+          plan_product(choice.algorithm, choice.grid, options.size, world.topology(), world.rank());
+      needed += predict_product_bytes(plan, bytes, product_gemm_scratch(plan, options.inputs, options.gemm));
+    }
+    std::uint64_t const present = host_reaches_memory
+                                      ? describe_machine().memory_bytes
+                                      : current_device().memory_bytes * std::min<std::uint64_t>(ranks, devices());
+    if (ranks * needed > present)
+      throw Error(fmt::format("does not fit: {} on this machine need {}, and there are {}; name fewer algorithms or "
+                              "smaller extents",
+                              plural(static_cast<std::int64_t>(ranks), "rank"), mebibytes(ranks * needed),
+                              mebibytes(present)),
+                  ExitCode::does_not_fit);
+  });
+}
+
 ProductHeader make_header(MatmulOptions const& options, Communicator const& world, RankContext& context, bool emulated,
                           std::string const& machine) {
   ProductHeader header;
@@ -171,6 +200,7 @@ int matmul(MatmulArguments const& arguments, RankContext& context) {
     if (world->rank() == 0 && !arguments.json_file.empty()) require_writable(arguments.json_file);
   });
   use_chosen_buffers(*world, arguments.buffers, context.exec);
+  require_memory(context, *world, options);
   std::deque<Way> ways;
   std::uint64_t longest = 0;
   for (ProductChoice const& choice : options.ways.choices) {

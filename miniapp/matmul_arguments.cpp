@@ -57,7 +57,7 @@ void describe_matmul(CLI::App& command, MatmulArguments& arguments) {
       "ranks as x,y,z or xXyXz: x cuts N, y cuts K, z cuts M; auto: each algorithm's grid on which the busiest rank "
       "sends least");
   add("--type", arguments.type, "of A and B: float, bfloat16 or half; C is float");
-  add("--gemm", arguments.gemm, "who multiplies the blocks: as kernels.gemm of a deck");
+  add("--gemm", arguments.gemm, "who multiplies the blocks: as kernels.gemm of a deck, but for measured");
   add("--buffers", arguments.buffers, "what MPI is given: as comm.buffers of a deck");
   add("--samples", arguments.samples, "samples of every measured time");
   add("--emulated-nodes", arguments.emulated_nodes,

@@ -72,6 +72,10 @@ class Explained(unittest.TestCase):
 
 
 class Refusals(RefusalTest):
+    def test_what_does_not_fit_into_memory_is_not_begun(self):
+        outcome = run("matmul", 1000000, 1000000, 1, ranks=2)
+        self.assert_refused(outcome, ["does not fit: 2 ranks on this machine need"], code=69)
+
     def test_what_cannot_be_distributed_is_refused_with_what_can(self):
         def product(*flags, ranks=2):
             return start("matmul", 8, 8, 8, *flags, ranks=ranks)
