@@ -27,6 +27,7 @@ KNOWN = ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumul
          *(ZERO + name for name in ("stage", "reduce_scatter", "reduce_bucket_size", "overlap_comm",
                                     "zero_hpz_partition_size", "mics_shard_size", *ZERO_SETTLED)),
          *(f"{ZERO}{part}.{name}" for part in ("offload_param", "offload_optimizer") for name in OFFLOAD)]
+RESIDENCES = {"cpu": "host", "nvme": "file"}  # memory.offload_optimizer
 LAUNCHER = "decided by the launcher's arguments, which ds2deck does not see"
 
 
@@ -192,7 +193,7 @@ class Mapping:
         offloads = [self.leaves.get(f"{ZERO}offload_{what}.device") for what in ("param", "optimizer")]
         for path in self.below("aio"):
             if "nvme" in offloads:
-                self.refuse(path, "nothing is kept in files while the program trains", "none")
+                self.refuse(path, "a thread reads and writes a chunk at a time", "memory.offload_chunk, memory.direct_io")
             else:
                 self.idle([path], "nothing is offloaded to NVMe")
 
@@ -299,16 +300,36 @@ class Mapping:
                           "consecutive_hysteresis": ((False,), "the scale halves at the first overflow", "none"),
                           "min_loss_scale": ((1,), "the least loss scale is 1", "none")}, "fp16.")
 
+    def map_optimizer_offload(self, stage):
+        """Where the optimizer's state lies; DeepSpeed reads it from stage 1 on."""
+        section = f"{ZERO}offload_optimizer"
+        device = self.leaves.get(section + ".device", "none")
+        if device == "none" or stage == 0:
+            return self.idle(self.below(section), "nothing is offloaded")
+        if not isinstance(device, str) or device not in RESIDENCES:
+            for path in self.below(section):
+                self.refuse(path, f"device is one of none, {', '.join(RESIDENCES)}", "memory.offload_optimizer")
+            return
+        self.put("memory.offload_optimizer", RESIDENCES[device], section + ".device")
+        if device == "nvme":
+            self.put("memory.folder", str(self.leaves.get(section + ".nvme_path", "")), section + ".nvme_path")
+        else:
+            self.idle([section + ".nvme_path"] if section + ".nvme_path" in self.leaves else [], "nothing is in files")
+        if self.leaves.get(section + ".ratio", 1) != 1:
+            self.refuse(section + ".ratio", "all of the state is offloaded", "memory.offload_optimizer")
+        for path in self.below(section):
+            if path not in self.honoured and path not in self.listed:
+                self.keep(path, "three chunks of pinned memory are read, updated and written in turn")
+
     def map_zero(self, stage, gradient_bytes):
-        for what, where in (("param", "parameters stay"), ("optimizer", "optimizer state stays")):
-            paths = self.below(f"{ZERO}offload_{what}")
-            device = self.leaves.get(f"{ZERO}offload_{what}.device", "none")
-            for path in paths:
-                if device == "none":
-                    self.idle([path], "nothing is offloaded")
-                else:
-                    self.refuse(path, f"nothing is offloaded: {where} where kernels run, on hosts in their memory",
-                                "parallel.zero_stage = 3 on more ranks, trainstone estimate")
+        self.map_optimizer_offload(stage)
+        device = self.leaves.get(f"{ZERO}offload_param.device", "none")
+        for path in self.below(f"{ZERO}offload_param"):
+            if device == "none":
+                self.idle([path], "nothing is offloaded")
+            else:
+                self.refuse(path, "parameters stay where kernels run, on hosts in their memory",
+                            "memory.offload_optimizer, parallel.zero_stage = 3 on more ranks, trainstone estimate")
         if stage == 0:
             self.put("parallel.strategy", "ddp", ZERO + "stage")
             self.put("parallel.overlap", False, ZERO + "overlap_comm")
