@@ -20,7 +20,7 @@ endif()
 # of plans that they read): plain C++ for any Kokkos, which compiles several times faster and spares nvcc the parsers of decks
 # and JSON.
 set(TRAINSTONE_FOLDERS_WITHOUT_KOKKOS comm/schedule comm/algorithms comm/simulation comm/prediction products/plan parallel/plan
-    parallel/pipeline parallel/program deck result report lectures)
+    parallel/pipeline parallel/program deck result report lectures advice)
 
 # All sources of `target` but those of these folders are compiled in the language of Kokkos; so are the files after it, tests
 # in these folders that need Kokkos themselves.

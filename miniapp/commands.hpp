@@ -41,6 +41,12 @@ struct EstimateOptions {
   std::string machine_file;                   ///< of a lecture or a step's time; empty: figures are assumed, or no time
   std::int64_t nodes = 1;                     ///< with a deck: number of nodes; ranks sit on them in blocks
   std::string json_file;                      ///< with a deck; empty: none
+  std::string sweep;                          ///< with a deck: "ranks=8..65536"; empty: none
+  bool strong = false;                        ///< of a sweep: the batch stays
+  bool advise = false;                        ///< with a deck: which of all ways to run it is the fastest
+  std::int64_t top = 10;                      ///< of advice: ways that are printed
+  std::int64_t check = 0;                     ///< of advice: ways that are run; 0: none
+  std::string launcher = "mpiexec";           ///< of these runs
 };
 
 struct VerifyOptions {
@@ -91,6 +97,8 @@ int export_checkpoint(ExportOptions const& options);
 int estimate_lecture(EstimateOptions const& options);
 /// Of all lectures, in the order in which messages list them.
 std::string lecture_names(std::string_view separator);
+int estimate_sweep(EstimateOptions const& options);
+int estimate_advice(EstimateOptions const& options);
 int report(ReportOptions const& options);
 
 /// Chooses the buffers of this communicator: as the deck's `name` says, with auto as MPI allows. Collective.

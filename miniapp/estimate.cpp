@@ -2,7 +2,7 @@
 
 #include "commands.hpp"
 
-#include "comm/execution/buffers.hpp"
+#include "advice/largest_fit.hpp"
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
 #include "lectures/lecture_models.hpp"
@@ -173,9 +173,19 @@ std::optional<PredictedStep> predict_step(EstimateOptions const& options, RunCon
   return step;
 }
 
+std::vector<LargestValue> values_of(std::vector<LargestFit> const& fits) {
+  std::vector<LargestValue> values;
+  for (LargestFit const& one : fits) {
+    LargestValue& value = values.emplace_back(LargestValue{.key = one.key});
+    if (one.fits) value.value = one.fits->value, value.settings = one.fits->keys, value.needed = one.fits->needed;
+    if (one.beyond) value.next = one.beyond->value, value.next_needed = one.beyond->needed;
+  }
+  return values;
+}
+
 /// \param[in] run  of all ranks
 void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, ResolvedRun const& run,
-                std::uint64_t needed, std::optional<PredictedStep> const& step) {
+                std::vector<LargestFit> const& fits, std::optional<PredictedStep> const& step) {
   RunPlan const& plan = plans.largest;
   Estimate estimate;
   estimate.parameters = resolved_parameters(deck, run.topology.ranks());
@@ -188,7 +198,8 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   estimate.tokens_per_step = run.config.batch.global * plan.shape.sequence;
   estimate.predicted = predicted_amounts(plans.busiest);
   estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
-  estimate.needed_bytes = needed;
+  estimate.needed_bytes = plan.kernel_memory();
+  estimate.largest = values_of(fits);
   estimate.given_bytes = options.device_memory;
   if (step) {
     estimate.compute_seconds = step->compute_seconds;
@@ -198,15 +209,48 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   write_file_atomically(options.json_file, estimate_json(estimate));
 }
 
-} // namespace
+/// A rank that sends most, and one that computes.
+void print_traffic_and_work(ResolvedRun const& run, RunPlan& busiest) {
+  print_sent_by(busiest, ": none sends more");
+  if (!busiest.computes()) { // a server sends most, and workers compute
+    RunPlan const worker = plan_run(run, 0);
+    print_sent_by(worker, ", a worker");
+    busiest.step_flops = worker.step_flops;
+    busiest.step_launches = worker.step_launches;
+    busiest.update_launches = worker.update_launches;
+  }
+  print_moves(busiest);
+  print_work(busiest);
+}
 
-int estimate(EstimateOptions const& options) {
-  if (!options.lecture.empty()) return estimate_lecture(options);
+void require_options_of_a_deck(EstimateOptions const& options) {
   TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(), "estimate needs a DECK, or --lecture {}",
                            lecture_names("|"));
   TRAINSTONE_REQUIRE_INPUT(!options.size, "--size belongs to --lecture");
   TRAINSTONE_REQUIRE_INPUT(!options.stages && !options.micro_batches,
                            "--stages and --micro-batches belong to --lecture pipeline");
+}
+
+void print_heading(Deck const& deck, ResolvedRun const& all, ResolvedRun const& run, bool apart) {
+  RunConfig const& config = run.config;
+  fmt::print(
+      "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}\n",
+      deck_label(deck), all.topology.ranks(), config.batch.micro, config.batch.accumulation, run.mesh.data(),
+      config.batch.global, config.data.sequence, to_string(run.gemm.usual()));
+  if (apart)
+    fmt::print("workers do not wait for each other: what follows is of the push of one worker, rank 0, to the servers, "
+               "ranks 1 and higher here\n");
+  if (TensorSlices const slices = run.options_of(0).slices; slices.cuts())
+    fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
+}
+
+} // namespace
+
+int estimate(EstimateOptions const& options) {
+  if (!options.lecture.empty()) return estimate_lecture(options);
+  require_options_of_a_deck(options);
+  if (!options.sweep.empty()) return estimate_sweep(options);
+  if (options.advise) return estimate_advice(options);
   std::int64_t const ranks = options.ranks.value_or(1);
   Deck const deck = read_deck(options.common.deck);
   RunConfig const asked = resolve(deck, ranks);
@@ -214,48 +258,33 @@ int estimate(EstimateOptions const& options) {
   bool const apart = is_asynchronous(asked.parallel);
   ResolvedRun const run = apart ? with_one_worker(all, 0) : all;
   RunConfig const& config = apart ? run.config : asked;
-  Topology const& topology = run.topology;
-  ExtremePlans plans = plan_extremes(config, topology);
+  ExtremePlans plans = plan_extremes(config, run.topology);
   RunPlan const& plan = plans.largest;
-  fmt::print(
-      "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}\n",
-      deck_label(deck), ranks, config.batch.micro, config.batch.accumulation, plan.parallel.layout.mesh.data(),
-      config.batch.global, config.data.sequence, to_string(plan.gemm.usual()));
-  if (apart)
-    fmt::print("workers do not wait for each other: what follows is of the push of one worker, rank 0, to the servers, "
-               "ranks 1 and higher here\n");
-  if (TensorSlices const& slices = plan.table.slices(); slices.cuts())
-    fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
+  print_heading(deck, all, run, apart);
   print_parameters(ParameterTable(run.config.model, run.mesh.parts(), plan.table.slices()), run.mesh.pipeline);
   print_memory(plan, ": no rank needs more");
   if (run.mesh.servers > 0) {
-    Rank const last = topology.ranks() - 1;
+    Rank const last = run.topology.ranks() - 1;
     bool const serves = run.mesh.serves(plan.rank);
     print_memory(plan_run(run, serves ? 0 : last), serves ? ", a worker" : ", a server");
   }
   fmt::print("{}", stages_table(run));
-  print_sent_by(plans.busiest, ": none sends more");
-  if (RunPlan& busiest = plans.busiest; !busiest.computes()) { // a server sends most, and workers compute
-    RunPlan const worker = plan_run(run, 0);
-    print_sent_by(worker, ", a worker");
-    busiest.step_flops = worker.step_flops;
-    busiest.step_launches = worker.step_launches;
-    busiest.update_launches = worker.update_launches;
-  }
-  print_moves(plan);
-  print_work(plans.busiest);
-  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, topology);
-  std::uint64_t const for_files = host_reaches_memory ? 0 : plan.host_bytes; // beside a device's memory
-  std::uint64_t const needed = plan.memory_bytes().total() - plan.pinned_bytes - for_files;
+  print_traffic_and_work(run, plans.busiest);
+  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, run.topology);
+  std::uint64_t const needed = plan.kernel_memory();
   auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
              cards_text(bytes, gibibyte));
-  if (!options.json_file.empty()) write_json(options, deck, plans, all, needed, step);
+  std::vector<LargestFit> fits;
+  if (options.device_memory)
+    fits = largest_fits(read_deck_on_ranks(options.common.deck, ranks, options.nodes), *options.device_memory);
+  if (!fits.empty()) fmt::print("{}", largest_fits_text(fits));
+  if (!options.json_file.empty()) write_json(options, deck, plans, all, fits, step);
   if (!options.device_memory) return 0;
-  bool const fits = needed <= *options.device_memory;
-  fmt::print("{}: {} needed, {} given\n", fits ? "FITS" : "DOES NOT FIT", mebibytes(needed),
+  bool const does_fit = needed <= *options.device_memory;
+  fmt::print("{}: {} needed, {} given\n", does_fit ? "FITS" : "DOES NOT FIT", mebibytes(needed),
              mebibytes(*options.device_memory));
-  return fits ? 0 : static_cast<int>(ExitCode::does_not_fit);
+  return does_fit ? 0 : static_cast<int>(ExitCode::does_not_fit);
 }
 
 } // namespace trainstone

@@ -107,6 +107,28 @@ void describe_run(CLI::App& app, CommandLine& line) {
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
 }
 
+void describe_sweep_and_advice(CLI::App& estimate, EstimateOptions& options) {
+  CLI::Option* const sweep = estimate.add_option(
+      "--sweep", options.sweep,
+      "ranks=FIRST..LAST: a row for every number of ranks, doubled: memory, traffic, predicted step and efficiency; "
+      "micro-batch and accumulation stay, and --nodes is that of the first row");
+  estimate.add_flag("--strong", options.strong, "with --sweep: batch.global stays")->needs(sweep);
+  CLI::Option* const advise = estimate.add_flag(
+      "--advise", options.advise,
+      "which mesh, schedule, strategy and recomputation is the fastest that fits on --ranks N; with --device-mem also "
+      "the taught rule; --nodes and --machine as above; exit 69 if nothing fits");
+  advise->excludes(sweep);
+  estimate.add_option("--top", options.top, "with --advise: ways that are printed; default 10")->needs(advise);
+  CLI::Option* const check =
+      estimate
+          .add_option("--check", options.check,
+                      "with --advise: run this number of the ways here, spread over the list, and compare the orders; "
+                      "exit 65 if Kendall's tau is below 0.7")
+          ->check(CLI::Range(2, 1000))
+          ->needs(advise);
+  estimate.add_option("--launcher", options.launcher, "with --check: starts the runs; default mpiexec")->needs(check);
+}
+
 void describe_estimate(CLI::App& app, CommandLine& line) {
   CLI::App* const estimate =
       app.add_subcommand("estimate", "predict memory, messages and FLOPs of a run without running it");
@@ -129,7 +151,8 @@ void describe_estimate(CLI::App& app, CommandLine& line) {
                        "peaks.json of calibrate: predict the time of a step, or price the collectives of the lecture");
   estimate->add_option("--nodes", line.estimate.nodes, "number of nodes; ranks sit on them in blocks; default 1")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  estimate->add_option("--json", line.estimate.json_file, "write the estimate of a deck to this file");
+  estimate->add_option("--json", line.estimate.json_file, "write the estimate, sweep or advice to this file");
+  describe_sweep_and_advice(*estimate, line.estimate);
 }
 
 void describe_verify(CLI::App& app, CommandLine& line) {

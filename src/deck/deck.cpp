@@ -125,8 +125,8 @@ std::string to_string(Origin const& origin) {
   return {};
 }
 
-Deck read_deck(DeckInput const& input) {
-  if (input.path.empty()) return parse_deck("", input);
+std::string read_deck_text(DeckInput const& input) {
+  if (input.path.empty()) return {};
   std::error_code ignored; // what cannot be asked cannot be opened either
   TRAINSTONE_REQUIRE_INPUT(!std::filesystem::is_directory(input.path, ignored),
                            "{}: is a folder, must be a deck (TOML file)", input.path);
@@ -134,8 +134,10 @@ Deck read_deck(DeckInput const& input) {
   TRAINSTONE_REQUIRE_INPUT(file.good(), "{}: cannot read the deck: {}", input.path, std::strerror(errno));
   std::ostringstream text;
   text << file.rdbuf();
-  return parse_deck(text.str(), input);
+  return text.str();
 }
+
+Deck read_deck(DeckInput const& input) { return parse_deck(read_deck_text(input), input); }
 
 Deck parse_deck(std::string_view text, DeckInput const& input) {
   Deck deck;

@@ -46,6 +46,9 @@ struct Deck {
   std::map<std::string, Origin> origins; ///< of every key
 };
 
+/// The text of the deck at input.path; empty if there is no path. \throws InputError if it cannot be read
+std::string read_deck_text(DeckInput const& input);
+
 /// Reads input.path and applies the overrides.
 Deck read_deck(DeckInput const& input);
 

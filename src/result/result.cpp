@@ -353,9 +353,7 @@ std::string result_json(Result const& result) {
 
 std::string estimate_json(Estimate const& estimate) {
   auto const or_null = [](auto const& value) { return value ? Json(*value) : Json(nullptr); };
-  Json json;
-  json["schema_version"] = schema_version;
-  json["kind"] = "estimate";
+  Json json{{"schema_version", schema_version}, {"kind", "estimate"}};
   json["deck"] = {{"name", estimate.deck}, {"hash", estimate.deck_hash}};
   json["params"] = parameters_json(estimate.parameters);
   json["code"] = code_json(estimate.code);
@@ -369,6 +367,11 @@ std::string estimate_json(Estimate const& estimate) {
   json["compute_seconds"] = or_null(estimate.compute_seconds);
   json["communication_seconds"] = or_null(estimate.communication_seconds);
   json["predicted_from"] = or_null(estimate.predicted_from);
+  for (LargestValue const& one : estimate.largest) {
+    Json& largest = json["largest"][one.key] = {{"value", or_null(one.value)}, {"set", one.settings}};
+    largest["needed_bytes"] = or_null(one.needed);
+    largest["next"] = or_null(one.next), largest["next_needed_bytes"] = or_null(one.next_needed);
+  }
   return json_text(json);
 }
 

@@ -156,6 +156,16 @@ double trained_tokens(Result const& result);
 std::optional<Rate> rate_of_window(Result const& result);
 
 /// The amounts that a run would need, for the rank that needs most.
+/// The largest value of a key with which a run fits into the given memory.
+struct LargestValue {
+  std::string key;
+  std::optional<std::int64_t> value = {};        ///< nothing: none fits, or there is none to search for
+  std::vector<std::string> settings = {};        ///< that --set takes: the key, and others that follow it
+  std::optional<std::uint64_t> needed = {};      ///< bytes, with the value
+  std::optional<std::int64_t> next = {};         ///< legal value; nothing: none, or it is too large to be counted
+  std::optional<std::uint64_t> next_needed = {}; ///< bytes, with it
+};
+
 struct Estimate {
   std::vector<Parameter> parameters; ///< resolved_parameters
   std::string deck;                  ///< deck_label
@@ -171,6 +181,7 @@ struct Estimate {
   std::optional<double> compute_seconds;    ///< of a step, where a machine is known
   std::optional<double> communication_seconds; ///< of a step, which computation does not cover
   std::optional<std::string> predicted_from;   ///< "parts" or "peaks": what the seconds come from
+  std::vector<LargestValue> largest;           ///< where bytes are given
 };
 
 /// Compiler name and version of this build.

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True  # the sources may lie on a read-only disk
 
 import unittest
 
+import advice
 import agreement
 import checkpoints
 import classes
@@ -41,7 +42,7 @@ GROUPS = {
     "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory, offload,
                  products),
     "files": (outputs, classes, measured),
-    "texts": (refusals, result_schema, texts, lecture, explain, report),
+    "texts": (refusals, result_schema, texts, lecture, explain, report, advice),
     "float64": (float64,),
 }
 chosen = list(GROUPS)

@@ -89,8 +89,9 @@ std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Col
 std::vector<TrafficRow> start_traffic(ShardPlan const& plan) { return rows_of(plan, start_collectives(plan)); }
 
 std::vector<TrafficRow> step_traffic(ShardPlan const& plan) {
-  std::vector<RepeatedCollective> all = step_collectives(plan);
-  std::ranges::copy(update_collectives(plan), std::back_inserter(all));
+  StepProgram const outline = make_step_outline(plan);
+  std::vector<RepeatedCollective> all = collectives_of(outline.step, plan);
+  std::ranges::copy(publications_of(outline, plan), std::back_inserter(all));
   return rows_of(plan, all);
 }
 

@@ -42,22 +42,36 @@ std::pair<std::uint64_t, std::uint64_t> sent(RunPlan const& plan) {
   return {traffic.bytes, traffic.messages};
 }
 
-} // namespace
-
-ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
-  ResolvedRun const run = resolve_run(config, topology);
-  RunPlan const first = plan_run(run, 0);
-  ExtremePlans extremes{first, first};
+/// Ranks of all stages that may be extreme. \param[in] first  the layout of rank 0
+std::set<Rank> candidates_of(ResolvedRun const& run, StateLayout const& first) {
   std::set<Rank> ranks;
   for (Rank const stage : run.mesh.members(Axis::pipeline, 0))
-    ranks.merge(candidates(stage == 0 ? first.parallel.layout : plan_run(run, stage).parallel.layout));
-  for (Rank const rank : ranks) {
+    ranks.merge(candidates(stage == 0 ? first : plan_shards(run, run.table_of(stage), stage).layout));
+  return ranks;
+}
+
+using Planner = RunPlan (*)(ResolvedRun const& run, Rank rank);
+
+ExtremePlans plan_extremes(ResolvedRun const& run, Planner plan_of) {
+  RunPlan const first = plan_of(run, 0);
+  ExtremePlans extremes{first, first};
+  for (Rank const rank : candidates_of(run, first.parallel.layout)) {
     if (rank == 0) continue;
-    RunPlan plan = plan_run(run, rank);
+    RunPlan plan = plan_of(run, rank);
     if (sent(plan) > sent(extremes.busiest)) extremes.busiest = plan;
     if (plan.memory_bytes().total() > extremes.largest.memory_bytes().total()) extremes.largest = std::move(plan);
   }
   return extremes;
 }
+
+} // namespace
+
+ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
+  return plan_extremes(resolve_run(config, topology), plan_run);
+}
+
+ExtremePlans plan_extreme_traffic(ResolvedRun const& run) { return plan_extremes(run, plan_traffic); }
+
+RunPlan plan_largest(ResolvedRun const& run) { return plan_extremes(run, plan_memory).largest; }
 
 } // namespace trainstone

@@ -15,4 +15,10 @@ struct ExtremePlans {
 /// \throws as plan_run does
 ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology);
 
+/// The same ranks, with what plan_traffic() plans.
+ExtremePlans plan_extreme_traffic(ResolvedRun const& run);
+
+/// The plan of the rank that needs most memory, as plan_memory() plans it. \throws as plan_run does
+RunPlan plan_largest(ResolvedRun const& run);
+
 } // namespace trainstone

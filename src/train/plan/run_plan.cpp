@@ -83,13 +83,18 @@ std::vector<RunPlan> plan_stages(ResolvedRun const& run) {
   return plans;
 }
 
+std::uint64_t RunPlan::kernel_memory() const {
+  std::uint64_t const for_files = host_reaches_memory ? 0 : host_bytes; // beside a device's memory
+  return memory_bytes().total() - pinned_bytes - for_files;
+}
+
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
                          config.batch.accumulation, run.options_of(rank), {run.shape(), config.model.channels});
 }
 
-RunPlan plan_run(ResolvedRun const& run, Rank rank) {
+RunPlan plan_memory(ResolvedRun const& run, Rank rank) {
   RunConfig const& config = run.config;
   MicroBatchShape const shape = run.shape();
   ParameterTable table = run.table_of(rank);
@@ -113,7 +118,20 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   add_items(plan, MemoryCategory::buffers, for_files);
   plan.host_bytes = total_bytes(for_files);
   add_items(plan, MemoryCategory::data, data_plan(plan));
+  return plan;
+}
 
+RunPlan plan_traffic(ResolvedRun const& run, Rank rank) {
+  RunPlan plan = plan_memory(run, rank);
+  plan.sent = step_traffic(plan.parallel);
+  plan.control = control_traffic(plan.parallel);
+  add_batch_scatter(plan);
+  return plan;
+}
+
+RunPlan plan_run(ResolvedRun const& run, Rank rank) {
+  RunConfig const& config = run.config;
+  RunPlan plan = plan_memory(run, rank);
   plan.start = start_traffic(plan.parallel);
   plan.sent = step_traffic(plan.parallel);
   plan.update_sent = update_traffic(plan.parallel);

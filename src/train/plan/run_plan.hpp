@@ -68,6 +68,8 @@ struct RunPlan {
   ModelStorage storage() const { return {parallel.layout.types.parameters, parallel.reductions.storage}; }
   /// Sums of `memory`, `start`, `sent` and `control`.
   CategoryBytes memory_bytes() const;
+  /// Bytes of the memory that kernels work on: what a device must have.
+  std::uint64_t kernel_memory() const;
   Traffic start_sent() const { return sum_of(start); }
   Traffic step_sent() const { return sum_of(sent); }
   Traffic step_control() const { return sum_of(control); }
@@ -85,6 +87,11 @@ private:
 /// \param[in] rank  of run.topology.ranks()
 /// \throws InputError if the model, the strategy or an algorithm is not possible
 RunPlan plan_run(ResolvedRun const& run, Rank rank);
+/// The same plan without traffic, work and launches, which take most of the time. What is left says how the ranks share
+/// the state, and what a rank allocates.
+RunPlan plan_memory(ResolvedRun const& run, Rank rank);
+/// As plan_memory(), with what the rank sends per step.
+RunPlan plan_traffic(ResolvedRun const& run, Rank rank);
 /// The part of it that says how the ranks share the training state. \param[in] table  of run.mesh.parts() parts
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank);
 /// The plan of the first rank of each stage; of rank 0 alone without a pipeline.

@@ -2,6 +2,7 @@
 
 #include "comm/execution/buffers.hpp"
 #include "core/error.hpp"
+#include "core/roofline.hpp"
 #include "parallel/plan/tensor_share.hpp"
 #include "parallel/program/step_programs.hpp"
 
@@ -80,6 +81,40 @@ StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optim
     for (TrafficRow const& row : *rows)
       step.communication_seconds += traffic_seconds(row.traffic, value_bytes, machine, network);
   return step;
+}
+
+PartTimes parts_at_peaks(ResolvedRun const& run, RunPlan const& plan, ComputeRates const& one) {
+  auto const seconds = [&](PartPass const& pass) {
+    double sum = 0;
+    for (KernelUse const& use :
+         part_kernels(pass, run.config.model, plan.shape, run.config.model_options, plan.storage()))
+      sum += static_cast<double>(use.count) * bound_kernel(static_cast<double>(use.work.flops),
+                                                           static_cast<double>(use.work.bytes),
+                                                           one.gemm_flops_per_second, one.bandwidth_bytes_per_second)
+                                                  .seconds;
+    return sum;
+  };
+  PartTimes times;
+  for (PartKind const part : {PartKind::embed, PartKind::attention, PartKind::mlp, PartKind::head}) {
+    bool const is_of_block = part == PartKind::attention || part == PartKind::mlp;
+    auto const again = [&](Recompute how) {
+      return is_of_block ? seconds({.part = part, .pass = Pass::recompute, .recompute = how}) : 0;
+    };
+    bool const selects = run.config.model_options.attention == AttentionKind::materialized;
+    times.parts[part] = {.forward = seconds({.part = part, .pass = Pass::forward}),
+                         .backward = seconds({.part = part, .pass = Pass::backward}),
+                         .backward_adding = seconds({.part = part, .pass = Pass::backward, .mode = Write::add}),
+                         .recompute_selective = selects ? again(Recompute::selective) : 0,
+                         .recompute_full = again(Recompute::full)};
+  }
+  times.loss = seconds({.part = PartKind::head, .pass = Pass::loss});
+  double const gradient = static_cast<double>(bytes_per_value(plan.storage().gradients)),
+               of_byte = 1 / one.bandwidth_bytes_per_second;
+  times.norm_of_element = gradient * of_byte;
+  times.update_of_element = update_bytes(plan, run.config.optimizer) * of_byte;
+  times.copy_of_element = 2 * gradient * of_byte;
+  times.add_of_element = 3 * gradient * of_byte;
+  return times;
 }
 
 std::map<std::string, std::string> part_conditions(RunConfig const& config) {

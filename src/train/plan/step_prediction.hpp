@@ -42,6 +42,11 @@ struct StepPrediction {
 StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,
                             MachineModel const& machine, EmulatedNetwork const& network = {});
 
+/// What the parts of a stage take at the peaks: every kernel its FLOPs at the GEMM rate or its bytes at the bandwidth,
+/// whichever is longer, and work on gradients and parameters its bytes at the bandwidth. Loading data and agreeing on
+/// losses take nothing. \param[in] plan  of any rank of a stage     \param[in] one  rates of one rank
+PartTimes parts_at_peaks(ResolvedRun const& run, RunPlan const& plan, ComputeRates const& one);
+
 /// Everything in a deck that the times of parts depend on, by name, as text. Not the number of blocks, and nothing of
 /// ranks.
 std::map<std::string, std::string> part_conditions(RunConfig const& config);

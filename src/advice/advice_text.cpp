@@ -1,0 +1,146 @@
+#include "advice/advice_text.hpp"
+
+#include "core/json_text.hpp"
+#include "core/plural.hpp"
+#include "report/output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace trainstone {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class Value>
+Json or_null(std::optional<Value> const& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::string table_of(std::vector<RankedWay> const& ranked, std::size_t top) {
+  std::string text = fmt::format("{:>4} {:>11} {:>12} {:>7} {:>8} {:>8} {:>8} {:>8}  way\n{:>4} {:>11} {:>12} {:>7} "
+                                 "{:>8} {:>8} {:>8} {:>8}\n",
+                                 "", "step", "memory", "bubble", "exposed", "exposed", "exposed", "exposed", "",
+                                 "predicted", "fullest", "", "tensor", "data", "pipeline", "control");
+  std::size_t number = 0;
+  for (RankedWay const& one : ranked) {
+    if (!one.played || number == top) break;
+    auto const share = [&](double seconds) { return fmt::format("{:.1f} %", 100 * seconds / one.time.step); };
+    text += fmt::format("{:>4} {:>9.4g} s {:>12} {:>7} {:>8} {:>8} {:>8} {:>8}  {}\n", ++number, one.time.step,
+                        mebibytes(one.needed), share(one.time.bubble), share(one.time.tensor), share(one.time.data),
+                        share(one.time.pipeline), share(one.time.control), to_string(one.way));
+  }
+  return text;
+}
+
+std::string excluded_text(Advice const& advice) {
+  if (advice.excluded.empty()) return "";
+  std::string text = fmt::format("{} of which no way fits:", plural(std::ssize(advice.excluded), "mesh"));
+  if (advice.excluded.size() > 1) text.replace(text.find("meshs"), 5, "meshes");
+  for (ExcludedMesh const& one : advice.excluded)
+    text += fmt::format(" {}x{}x{}{}", one.mesh.tensor, one.mesh.data, one.mesh.pipeline,
+                        one.least ? fmt::format(" ({})", mebibytes(*one.least)) : "");
+  return text + "\n  (tensor x data x pipeline, in parentheses what the first stage needs at least)\n";
+}
+
+std::string change_text(AdviceReport const& report) {
+  RankedWay const* const least = least_change(report.own, report.advice.ranked);
+  if (!least) return "";
+  int const count = changes(report.own, least->way);
+  if (count == 0) return "the deck as it is fits\n";
+  return fmt::format("the least change of the deck after which it fits, of {}: {}\n  {}\n", plural(count, "choice"),
+                     to_string(least->way), set_options(least->keys));
+}
+
+Json json_of(RankedWay const& one) {
+  Json json{{"way", to_string(one.way)}, {"tensor", one.way.tensor},
+            {"data", one.way.data},      {"pipeline", one.way.pipeline},
+            {"set", one.keys},           {"needed_bytes", one.needed},
+            {"played", one.played},      {"rough_seconds", one.rough_seconds}};
+  if (!one.played) return json;
+  json["step_seconds"] = one.time.step;
+  json["compute_seconds"] = one.time.compute;
+  json["bubble_seconds"] = one.time.bubble;
+  json["exposed_seconds"] = {{"tensor", one.time.tensor},
+                             {"data", one.time.data},
+                             {"pipeline", one.time.pipeline},
+                             {"control", one.time.control}};
+  return json;
+}
+
+Json json_of(RuleAdvice const& rule) {
+  char const* const answer = rule.answer == RuleAnswer::tensor     ? "tensor"
+                             : rule.answer == RuleAnswer::pipeline ? "pipeline"
+                                                                   : "data";
+  Json json{{"operation", rule.operation.name},
+            {"operation_bytes", rule.operation.bytes()},
+            {"model_bytes", rule.model_bytes},
+            {"answer", answer},
+            {"alone", rule.alone}};
+  if (rule.way)
+    json["way"] = {{"tensor", rule.way->tensor},
+                   {"pipeline", rule.way->pipeline},
+                   {"ranks", rule.way->ranks()},
+                   {"set", rule.keys},
+                   {"needed_bytes", rule.needed}};
+  return json;
+}
+
+Json json_of(RankedOrder const& check) {
+  Json json{{"tau", check.tau}, {"least_tau", least_tau}, {"scale", check.scale}};
+  for (CheckedWay const& one : check.ways)
+    json["ways"].push_back({{"way", to_string(one.way.way)},
+                            {"set", one.way.keys},
+                            {"predicted_seconds", one.way.time.step},
+                            {"measured_seconds", one.measured}});
+  json["worst"] = to_string(check.ways[check.worst].way.way);
+  return json;
+}
+
+} // namespace
+
+std::string advice_text(AdviceReport const& report, std::size_t top) {
+  Advice const& advice = report.advice;
+  auto const played = std::ranges::count_if(advice.ranked, &RankedWay::played);
+  std::string text = fmt::format(
+      "{} ways on {} with {} samples per step: {} fit, the timelines of the {} most promising were played\n",
+      advice.ways, plural(report.ranks, "rank"), advice.batch.global, advice.ranked.size(), played);
+  if (!advice.ranked.empty()) {
+    text += table_of(advice.ranked, top);
+    text += fmt::format("the fastest: {}\n", set_options(advice.ranked.front().keys));
+    text += change_text(report);
+  }
+  text += excluded_text(advice);
+  if (advice.ranked.empty())
+    text += report.ranks_needed ? fmt::format("NOTHING FITS on {}; something fits from {} on\n",
+                                              plural(report.ranks, "rank"), plural(*report.ranks_needed, "rank"))
+                                : fmt::format("NOTHING FITS on {}, nor on more\n", plural(report.ranks, "rank"));
+  return text;
+}
+
+std::string advice_json(AdviceReport const& report) {
+  Json json{{"kind", "advice"},
+            {"deck", report.deck},
+            {"ranks", report.ranks},
+            {"nodes", report.nodes},
+            {"given_bytes", or_null(report.memory)},
+            {"micro", report.advice.batch.micro},
+            {"samples_per_step", report.advice.batch.global},
+            {"ways", report.advice.ways},
+            {"ranks_needed", or_null(report.ranks_needed)}};
+  json["rule"] = report.rule ? json_of(*report.rule) : Json(nullptr);
+  json["ranked"] = Json::array();
+  for (RankedWay const& one : report.advice.ranked) json["ranked"].push_back(json_of(one));
+  json["excluded"] = Json::array();
+  for (ExcludedMesh const& one : report.advice.excluded)
+    json["excluded"].push_back({{"tensor", one.mesh.tensor},
+                                {"data", one.mesh.data},
+                                {"pipeline", one.mesh.pipeline},
+                                {"least_bytes", or_null(one.least)}});
+  json["check"] = report.check ? json_of(*report.check) : Json(nullptr);
+  return json_text(json);
+}
+
+} // namespace trainstone

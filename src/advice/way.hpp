@@ -1,0 +1,62 @@
+#pragma once
+
+// A way to run a deck on a number of ranks: the mesh, the schedule of the pipeline, who shares the training state, and
+// what is computed again. Owns which ways there are, and the keys of each. A value. Legal is what a deck with these
+// keys is: resolve() decides.
+
+#include "advice/deck_on_ranks.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// What all ways have in common: the samples of a step, and of them what a rank computes at a time.
+struct WayBatch {
+  std::int64_t micro = 1, global = 1;
+};
+
+struct Way {
+  std::int64_t tensor = 1, pipeline = 1, data = 1;
+  std::string schedule = "1f1b"; ///< of several stages
+  std::int64_t chunks = 1;
+  Strategy strategy = Strategy::ddp;
+  std::int64_t zero_stage = 0, shard_group = 0;
+  bool sequence = false;
+  Recompute recompute = Recompute::none;
+
+  std::int64_t ranks() const { return tensor * pipeline * data; }
+  std::int64_t accumulation(WayBatch const& batch) const { return batch.global / (batch.micro * data); }
+  bool operator==(Way const&) const = default;
+};
+
+/// "tensor 8 x data 4 x pipeline 2, interleaved 2, zero 1, sequence, recompute full"
+std::string to_string(Way const& way);
+
+/// \throws InputError if the deck's own batch does not fit to its own mesh
+WayBatch batch_of_ways(DeckOnRanks const& asked);
+
+/// The keys that make a deck run that way. \param[in] deck  may expect another number of ranks
+std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck const& deck);
+
+/// The deck that runs that way on its ranks.
+DeckOnRanks on_way(DeckOnRanks const& asked, Deck const& deck, Way const& way, WayBatch const& batch);
+
+/// All meshes of so many ranks: the heads divide among tensor ranks, the blocks among stages, the micro-batches among
+/// data ranks. Ways without anything else.
+std::vector<Way> meshes(GptConfig const& model, WayBatch const& batch, std::int64_t ranks);
+
+/// Schedules and numbers of chunks of a mesh, of all that a training can have but the naive one, whose stages never
+/// compute side by side.
+std::vector<Way> with_schedules(Way const& mesh, GptConfig const& model, WayBatch const& batch);
+
+/// Who shares the training state among the data ranks: ddp, the stages of zero, and hsdp in groups of all sizes.
+std::vector<Way> with_strategies(Way const& way);
+
+/// Positions shared or not, and what blocks compute again: what a rank does to need less memory. The fastest first.
+/// Another such dimension belongs here, its keys into keys_of().
+std::vector<Way> with_savings(Way const& way, RunConfig const& config);
+
+} // namespace trainstone

@@ -1,0 +1,165 @@
+// The search among all ways: that it leaves out nothing that fits, and what it says is what plans say.
+
+#include "advice/advice.hpp"
+
+#include "advice/largest_fit.hpp"
+#include "train/plan/extreme_plans.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <set>
+
+using namespace trainstone;
+
+namespace {
+
+DeckOnRanks deck_on(std::int64_t ranks) {
+  return {R"(
+model.layers = 4
+model.heads = 4
+model.channels = 64
+model.context = 32
+model.vocab = 256
+data.source = "synthetic"
+data.steps = 4
+batch.micro = 1
+batch.global = 8
+comm.expected_ranks = 2
+kernels.gemm = "kokkos"
+)",
+          {{}, {"comm.expected_ranks=" + std::to_string(ranks)}, {}},
+          ranks,
+          2};
+}
+
+StepMachine machine() {
+  return {.model = uniform_machine({.alpha = 1e-6, .beta = 1e-9, .gamma = 1e-10}), .rates = {1e10, 1e10}};
+}
+
+/// Every way there is on 8 ranks, written down once more: bytes of all that are legal.
+std::vector<std::pair<Way, std::uint64_t>> all_ways(DeckOnRanks const& asked) {
+  std::vector<std::pair<Way, std::uint64_t>> all;
+  auto const add = [&](Way way) {
+    for (Recompute const how : {Recompute::none, Recompute::selective, Recompute::full})
+      for (bool const sequence : {false, true}) {
+        way.recompute = how, way.sequence = sequence;
+        DeckOnRanks const on = on_way(asked, asked.deck(), way, {1, 8});
+        try {
+          all.emplace_back(way, needed_memory(on));
+        } catch (InputError const&) {
+        }
+      }
+  };
+  for (int const tensor : {1, 2, 4, 8})
+    for (int const pipeline : {1, 2, 4, 8}) {
+      if (8 % (tensor * pipeline) != 0) continue;
+      int const data = 8 / tensor / pipeline;
+      for (auto const& [schedule, chunks] : {std::pair("1f1b", 1), std::pair("gpipe", 1), std::pair("1f1b-eager", 1),
+                                             std::pair("interleaved", 2), std::pair("interleaved", 4)}) {
+        if (pipeline == 1 && std::string(schedule) != "1f1b") continue;
+        Way const mesh{.tensor = tensor, .pipeline = pipeline, .data = data, .schedule = schedule, .chunks = chunks};
+        for (int stage = 0; stage <= (data > 1 ? 3 : 0); ++stage) {
+          Way way = mesh;
+          if (stage > 0) way.strategy = Strategy::zero, way.zero_stage = stage;
+          add(way);
+        }
+        for (int group = 2; group < data; group *= 2) {
+          Way way = mesh;
+          way.strategy = Strategy::hsdp, way.shard_group = group;
+          add(way);
+        }
+      }
+    }
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("of all ways that fit the search finds one with the least savings, and none that does not fit", "[advice]") {
+  DeckOnRanks const asked = deck_on(8);
+  std::vector<std::pair<Way, std::uint64_t>> const all = all_ways(asked);
+  CHECK(all.size() > 200);
+  for (std::uint64_t const memory : {900'000, 1'500'000, 3'000'000, 100'000'000}) {
+    INFO(memory);
+    Advice const advice = find_ways({.asked = asked, .memory = memory, .played = 1000}, machine());
+    auto const listed = [&](Way const& way) {
+      return std::ranges::any_of(advice.ranked, [&](RankedWay const& one) { return one.way == way; });
+    };
+    auto const is_like = [](Way one, Way const& other) {
+      one.recompute = other.recompute;
+      return one == other;
+    };
+    for (RankedWay const& one : advice.ranked) {
+      auto const found = std::ranges::find(all, one.way, &std::pair<Way, std::uint64_t>::first);
+      REQUIRE(found != all.end());
+      if (one.played) CHECK(one.needed == found->second);
+      CHECK(one.needed <= memory);
+      DeckOnRanks answer = asked.with(one.keys);
+      CHECK(needed_memory(answer) == found->second);
+    }
+    for (auto const& [way, needed] : all) {
+      if (needed > memory) continue;
+      bool const less = std::ranges::any_of(all, [&, &way = way](auto const& other) {
+        return other.second <= memory && other.first.recompute < way.recompute && is_like(other.first, way);
+      });
+      INFO(to_string(way));
+      CHECK((listed(way) || less));
+    }
+    for (ExcludedMesh const& one : advice.excluded)
+      for (auto const& [way, needed] : all)
+        if (way.tensor == one.mesh.tensor && way.pipeline == one.mesh.pipeline) CHECK(needed > memory);
+  }
+}
+
+TEST_CASE("ways with a timeline are in the order of their times, and few are of one mesh", "[advice]") {
+  Advice const advice = find_ways({.asked = deck_on(8), .memory = {}, .played = 12}, machine());
+  std::vector<double> times;
+  std::multiset<std::pair<std::int64_t, std::int64_t>> of_mesh;
+  for (RankedWay const& one : advice.ranked)
+    if (one.played) {
+      times.push_back(one.time.step);
+      of_mesh.insert({one.way.tensor, one.way.pipeline});
+      DeckOnRanks const on = deck_on(8).with(one.keys);
+      CHECK(price_step(planned_run(on), machine()).step == one.time.step);
+    }
+  CHECK(times.size() == 12);
+  CHECK(std::ranges::is_sorted(times));
+  for (auto const& mesh : of_mesh) CHECK(of_mesh.count(mesh) <= most_of_a_mesh);
+  CHECK(std::ranges::is_sorted(advice.ranked.begin() + 12, advice.ranked.end(), {}, &RankedWay::rough_seconds));
+}
+
+TEST_CASE("no plan needs less than the bound on its state", "[advice]") {
+  DeckOnRanks const asked = deck_on(8);
+  for (auto const& [way, needed] : all_ways(asked))
+    CHECK(least_state(way, asked.deck().config) <= static_cast<double>(needed));
+}
+
+TEST_CASE("where nothing fits, the number of ranks is named from which on something does", "[advice]") {
+  AdviceRequest request{.asked = deck_on(1), .memory = 1'300'000};
+  request.asked = request.asked.with({"comm.expected_ranks=1"});
+  CHECK(find_ways(request, machine()).ranked.empty());
+  std::optional<std::int64_t> const enough = ranks_that_fit(request, 64);
+  REQUIRE(enough);
+  CHECK(*enough > 1);
+  for (std::int64_t ranks = 1; ranks <= *enough; ranks *= 2) {
+    AdviceRequest there{.asked = deck_on(ranks), .memory = request.memory};
+    there.asked.nodes = 1;
+    CHECK(find_ways(there, machine()).ranked.empty() == (ranks < *enough));
+  }
+  request.memory = 1000;
+  CHECK_FALSE(ranks_that_fit(request, 64));
+}
+
+TEST_CASE("the least change of a deck is the way with the fewest other choices", "[advice]") {
+  DeckOnRanks const asked = deck_on(8);
+  Way const own = own_way(asked);
+  CHECK(own.data == 8);
+  CHECK(changes(own, own) == 0);
+  Advice const all = find_ways({.asked = asked, .memory = {}}, machine());
+  CHECK(changes(own, least_change(own, all.ranked)->way) == 0);
+  std::uint64_t const needed = needed_memory(asked);
+  Advice const less = find_ways({.asked = asked, .memory = needed - 1}, machine());
+  CHECK(changes(own, least_change(own, less.ranked)->way) == 1);
+  CHECK(least_change(own, {}) == nullptr);
+}

@@ -1,0 +1,146 @@
+"""What `estimate` says beyond one deck: the largest that fits, rows over numbers of ranks, and the best way on N ranks."""
+import json
+import re
+import shlex
+import unittest
+
+from refusals import RefusalTest
+from support import Context, Deck, run, settings, start
+
+USAGE, FAILED, DOES_NOT_FIT = 64, 65, 69
+MODEL = {"model.layers": "4", "model.heads": "4", "model.channels": "64", "model.context": "32", "data.steps": "3",
+         "batch.global": "8", "data.validation_fraction": None, "data.validate_every": None}
+
+
+def loaded(outcome, name="a.json"):
+    return json.loads((outcome.folder / name).read_text())
+
+
+class LargestTest(unittest.TestCase):
+    def test_the_largest_of_each_fits_exactly_and_the_next_one_does_not(self):
+        deck = Deck({**MODEL, "batch.global": None, "batch.accumulation": "2"}).path
+        found = run("estimate", deck, "--ranks", 2, "--device-mem", "4 MiB", "--json", "a.json")
+        self.assertEqual(found.code, 0, found)
+        largest = loaded(found)["largest"]
+        self.assertEqual(list(largest), ["batch.micro", "model.layers", "model.channels"])
+        for key, one in largest.items():
+            with self.subTest(key=key):
+                def estimate(memory, *keys):
+                    return run("estimate", deck, "--ranks", 2, "--device-mem", f"{memory} B", *settings(*keys))
+                self.assertEqual(estimate(4 << 20, *one["set"]).code, 0)
+                self.assertEqual(estimate(one["needed_bytes"], *one["set"]).code, 0)
+                self.assertEqual(estimate(one["needed_bytes"] - 1, *one["set"]).code, DOES_NOT_FIT)
+                beyond = {"batch.micro": [f"batch.micro={one['next']}", f"batch.global={4 * one['next']}"],
+                          "model.layers": [f"model.layers={one['next']}"],
+                          "model.channels": [f"model.channels={one['next']}", f"model.heads={one['next'] // 16}"]}[key]
+                self.assertEqual(estimate(4 << 20, *beyond).code, DOES_NOT_FIT)
+
+    def test_a_run_has_what_the_largest_micro_batch_needs(self):
+        deck = Deck({**MODEL, "batch.global": None, "batch.accumulation": "1"}).path
+        one = loaded(run("estimate", deck, "--ranks", 2, "--device-mem", "3 MiB", "--json", "a.json"))["largest"]["batch.micro"]
+        ran = run("run", deck, *settings(*one["set"]), ranks=2)
+        self.assertEqual(ran.code, 0, ran)
+        self.assertEqual(ran.result["counted"]["memory_bytes"]["total"], one["needed_bytes"])
+
+
+class SweepTest(unittest.TestCase):
+    def test_rows_are_what_estimates_of_these_ranks_say(self):
+        deck = Deck({**MODEL, "batch.global": "16", "comm.expected_ranks": "4"}).path
+        found = run("estimate", deck, "--sweep", "ranks=2..16", "--json", "a.json")
+        self.assertEqual(found.code, 0, found)
+        rows = loaded(found)["rows"]
+        self.assertEqual([row["ranks"] for row in rows], [2, 4, 8, 16])
+        self.assertEqual([row["samples_per_step"] for row in rows], [16, 32, 64, 128])
+        self.assertEqual(rows[0]["efficiency"], 1)
+        for row in rows:
+            alone = run("estimate", deck, "--ranks", row["ranks"], *settings(*row["set"]), "--json", "b.json")
+            predicted = loaded(alone, "b.json")
+            self.assertEqual(row["needed_bytes"], predicted["needed_bytes"])
+            self.assertEqual((row["sent_bytes"], row["messages"]),
+                             (predicted["predicted"]["sent_bytes"], predicted["predicted"]["messages"]))
+        strong = loaded(run("estimate", deck, "--sweep", "ranks=2..16", "--strong", "--json", "a.json"))["rows"]
+        self.assertEqual([row["samples_per_step"] for row in strong], [16] * 4)
+
+
+class AdviceTest(unittest.TestCase):
+    def test_every_way_of_the_list_is_accepted_and_needs_what_is_said(self):
+        deck = Deck(MODEL).path
+        found = run("estimate", deck, "--advise", "--ranks", 8, "--nodes", 2, "--device-mem", "1500 kB", "--json", "a.json")
+        self.assertEqual(found.code, 0, found)
+        advice = loaded(found)
+        played = [way for way in advice["ranked"] if way["played"]]
+        self.assertEqual(played, advice["ranked"][:len(played)])
+        times = [way["step_seconds"] for way in played]
+        self.assertEqual(times, sorted(times))
+        self.assertTrue({(way["tensor"], way["pipeline"]) for way in played} > {(1, 1), (1, 2)}, found)
+        for way, estimate in [(way, start("estimate", deck, "--ranks", 8, "--nodes", 2, *settings(*way["set"]),
+                                          "--json", "b.json")) for way in played]:
+            self.assertEqual(estimate.result().code, 0, estimate.result())
+            self.assertEqual(loaded(estimate.result(), "b.json")["needed_bytes"], way["needed_bytes"])
+            self.assertLessEqual(way["needed_bytes"], 1_500_000)
+        fastest = shlex.split(re.search(r"(?m)^the fastest: (.*)$", found.out)[1])
+        self.assertEqual(fastest, [word for key in played[0]["set"] for word in ("--set", key)])
+
+    def test_the_rule_asks_its_questions_and_answers_with_keys_that_fit(self):
+        deck = Deck(MODEL).path
+        for memory, answer in (("10 MB", "data"), ("1200 kB", "pipeline"), ("300 kB", "tensor")):
+            with self.subTest(answer=answer):
+                found = run("estimate", deck, "--advise", "--ranks", 8, "--device-mem", memory, "--json", "a.json")
+                rule = loaded(found)["rule"]
+                self.assertEqual(rule["answer"], answer, found)
+                self.assertIn("1. Can one rank hold the largest single operation?", found.out)
+                self.assertIn("2. Can one rank hold the whole model?", found.out)
+                if "way" in rule:
+                    fits = run("estimate", deck, "--ranks", rule["way"]["ranks"], "--device-mem", memory,
+                               *settings(*rule["way"]["set"]))
+                    self.assertEqual(fits.code, 0, fits)
+                else:
+                    self.assertIn("no combination of tensor ranks and stages fits", found.out)
+
+    def test_where_nothing_fits_it_says_from_how_many_ranks_on_something_does(self):
+        deck = Deck(MODEL).path
+        found = run("estimate", deck, "--advise", "--ranks", 1, "--device-mem", "1300 kB", "--json", "a.json")
+        self.assertEqual(found.code, DOES_NOT_FIT, found)
+        needed = int(re.search(r"NOTHING FITS on 1 rank; something fits from (\d+) ranks on", found.out)[1])
+        self.assertEqual(loaded(found)["ranks_needed"], needed)
+        self.assertEqual(run("estimate", deck, "--advise", "--ranks", needed, "--device-mem", "1300 kB").code, 0)
+        never = run("estimate", deck, "--advise", "--ranks", 1, "--device-mem", "1 kB")
+        self.assertEqual(never.code, DOES_NOT_FIT, never)
+        self.assertIn("NOTHING FITS on 1 rank, nor on more", never.out)
+
+    def test_a_check_runs_ways_and_compares_their_order(self):
+        paced = settings("faults.pace.forward=10 ms", "faults.pace.backward=20 ms", "data.steps=4")
+        deck = Deck({**MODEL, "data.validation_fraction": None}).path
+        found = run("estimate", deck, *paced, "--advise", "--ranks", 4, "--check", 4, "--launcher", Context.mpiexec,
+                    "--json", "a.json")
+        check = loaded(found)["check"]
+        self.assertEqual(len(check["ways"]), 4)
+        self.assertEqual(found.code, 0 if check["tau"] >= 0.7 else FAILED, found)
+        self.assertGreater(check["ways"][-1]["measured_seconds"], check["ways"][0]["measured_seconds"], found)
+        self.assertRegex(found.out, r"Kendall's tau \S+ of 4 ways, .* worst residual \S+ %: tensor ")
+        self.assertEqual(found.left, ["a.json"])
+
+    def test_a_run_that_cannot_be_started_is_named(self):
+        found = run("estimate", Deck(MODEL).path, "--advise", "--ranks", 2, "--check", 2, "--launcher", "no-such-launcher")
+        self.assertEqual(found.code, USAGE, found)
+        self.assertIn("--launcher no-such-launcher", found.err)
+
+
+class Refusals(RefusalTest):
+    def test_wrong_options_are_refused(self):
+        deck = Deck(MODEL).path
+        cases = {
+            "advice without ranks": (start("estimate", deck, "--advise"), ["--advise", "--ranks"]),
+            "more nodes than ranks": (start("estimate", deck, "--advise", "--ranks", 2, "--nodes", 3), ["--nodes 3", "1 to 2"]),
+            "check without advice": (start("estimate", deck, "--check", 3), ["--check", "--advise"]),
+            "check of one": (start("estimate", deck, "--advise", "--ranks", 2, "--check", 1), ["--check"]),
+            "no ways": (start("estimate", deck, "--advise", "--ranks", 2, "--top", 0), ["--top 0", "at least 1"]),
+            "a batch for no mesh": (start("estimate", deck, *settings("batch.micro=3", "batch.global=8"), "--advise",
+                                          "--ranks", 4), ["batch.global = 8"]),
+            "sweep of something else": (start("estimate", deck, "--sweep", "nodes=1..4"), ["ranks=FIRST..LAST"]),
+            "sweep backwards": (start("estimate", deck, "--sweep", "ranks=8..4"), ["ranks=8..4", "ranks=FIRST..LAST"]),
+            "sweep and ranks": (start("estimate", deck, "--sweep", "ranks=1..4", "--ranks", 2), ["--ranks"]),
+            "sweep and advice": (start("estimate", deck, "--sweep", "ranks=1..4", "--advise"), ["--advise", "--sweep"]),
+            "strong without sweep": (start("estimate", deck, "--strong"), ["--strong", "--sweep"]),
+        }
+        self.check_all((claim, *case) for claim, case in cases.items())
