@@ -34,21 +34,31 @@ public:
       : m_classes(&classes), m_price(&price), m_entries(entries) {
     for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.program)], one, progress);
     m_lines.emplace(classes, m_players);
+    m_next.resize(m_players.size());
   }
 
   StepTimeline play() {
     while (m_final.size() < m_players.size()) {
-      auto const next = std::ranges::min_element(m_players, {}, &TimelinePlayer::next_event);
-      Nanoseconds const time = next->next_event();
+      TimelinePlayer& next = next_player();
+      Nanoseconds const time = m_next[number_of(next)];
       TRAINSTONE_REQUIRE(time != never || m_lines->wait_for_begin(),
                          "the programs of {} classes of ranks wait for ever", m_players.size());
       // all that is called at one time is known before any of it begins
-      if (!m_lines->begin_one_before(time)) go_on(*next);
+      if (m_lines->begin_one_before(time)) continue;
+      next.is_moved = true;
+      go_on(next);
     }
     return result();
   }
 
 private:
+  /// The one whose next event is first. Only those that went on, or that others moved, are asked again.
+  TimelinePlayer& next_player() {
+    for (std::size_t i = 0; i < m_players.size(); ++i)
+      if (std::exchange(m_players[i].is_moved, false)) m_next[i] = m_players[i].next_event();
+    return m_players[static_cast<std::size_t>(std::ranges::min_element(m_next) - m_next.begin())];
+  }
+
   void go_on(TimelinePlayer& player) {
     if (player.works_on) return end_work(player);
     if (player.waits_for) {
@@ -252,6 +262,7 @@ private:
   PriceOf const* m_price;
   Entries m_entries;
   std::vector<TimelinePlayer> m_players; ///< the first one leads
+  std::vector<Nanoseconds> m_next;       ///< by player: its next event
   std::optional<TimelineLines> m_lines;
   std::vector<Index> m_state_of_step, m_state_of_repetition;
   Nanoseconds m_repetition_begin = 0;

@@ -109,6 +109,7 @@ TimedWork* TimelinePlayer::find(Act act, Instruction const& instruction) {
 void TimelinePlayer::arrives(TimedWork& work, Nanoseconds time) {
   work.arrival = time;
   m_arriving.push_back(&work);
+  is_moved = true;
 }
 
 TimedWork* TimelinePlayer::next_arrival() const {
@@ -172,6 +173,7 @@ void TimelinePlayer::append_state(std::vector<Index>& state, Nanoseconds origin)
 }
 
 void TimelinePlayer::shift(Nanoseconds time, Index micro_batches) {
+  is_moved = true;
   clock += time;
   m_out_free += time;
   m_in_free += time;

@@ -112,6 +112,8 @@ public:
 
   /// When the player goes on; never: it waits for another class.
   Nanoseconds next_event() const;
+  /// Whether others have changed that since the player last went on: a collective arrives, or all times have moved on.
+  bool is_moved = true;
   /// Everything that decides what comes, as numbers relative to the given time and to the repetition.
   void append_state(std::vector<Index>& state, Nanoseconds origin) const;
   /// Moves all times and micro-batches on by a number of repetitions.
