@@ -5,7 +5,7 @@
 #include "advice/advice_text.hpp"
 #include "advice_runs.hpp"
 #include "core/atomic_file.hpp"
-#include "report/output.hpp"
+#include "core/plural.hpp"
 
 #include <fmt/format.h>
 
@@ -65,8 +65,8 @@ int estimate_advice(EstimateOptions const& options) {
   report.deck = deck_label(request.asked.deck());
   WayBatch const batch = batch_of_ways(request.asked);
   StepMachine const machine = machine_of(options, request.asked, batch);
-  fmt::print("advice for deck {} on {} ranks, {} nodes\n{}", report.deck, report.ranks, report.nodes,
-             machine.description);
+  fmt::print("advice for deck {} on {}, {}\n{}", report.deck, plural(report.ranks, "rank"),
+             plural(report.nodes, "node"), machine.description);
   if (report.memory) {
     report.rule = apply_rule(request.asked, batch, *report.memory);
     fmt::print("{}", rule_text(*report.rule, *report.memory));

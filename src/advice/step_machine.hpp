@@ -39,9 +39,9 @@ struct StepTime {
   bool extrapolated = false; ///< over micro-batches
 };
 
-/// Micro-batches per stage beyond which a pipeline's step is not played as a whole. The steps with two and with three
-/// times as many micro-batches as stages are: the rest of the step repeats what is between them.
-inline constexpr Index played_rounds = 3;
+/// Micro-batches per stage beyond which a pipeline's step is not played as a whole. The steps with as many and with
+/// twice as many micro-batches as stages are: the rest of the step repeats what is between them.
+inline constexpr Index played_rounds = 2;
 
 /// The time of a run's step, by the timeline of its programs (parallel/program/step_timeline.hpp).
 /// Complexity: O(stages^2 x instructions of a micro-batch), whatever the numbers of ranks and micro-batches.

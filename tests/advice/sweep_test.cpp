@@ -68,7 +68,7 @@ TEST_CASE("a range of ranks has a form", "[advice]") {
                          Catch::Matchers::MessageMatches(Catch::Matchers::ContainsSubstring("ranks=FIRST..LAST")));
 }
 
-TEST_CASE("the step of many micro-batches grows as between two and three rounds of the pipeline", "[advice]") {
+TEST_CASE("the step of many micro-batches grows as between one and two rounds of the pipeline", "[advice]") {
   for (std::string const schedule : {"1f1b", "gpipe", "1f1b-eager", "interleaved"})
     for (int const stages : {2, 4}) {
       std::vector<std::string> keys{"comm.expected_ranks=8", "batch.micro=1",

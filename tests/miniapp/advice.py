@@ -19,7 +19,7 @@ def loaded(outcome, name="a.json"):
 class LargestTest(unittest.TestCase):
     def test_the_largest_of_each_fits_exactly_and_the_next_one_does_not(self):
         deck = Deck({**MODEL, "batch.global": None, "batch.accumulation": "2"}).path
-        found = run("estimate", deck, "--ranks", 2, "--device-mem", "4 MiB", "--json", "a.json")
+        found = run("estimate", deck, "--ranks", 2, "--device-mem", "8 MiB", "--json", "a.json")
         self.assertEqual(found.code, 0, found)
         largest = loaded(found)["largest"]
         self.assertEqual(list(largest), ["batch.micro", "model.layers", "model.channels"])
@@ -27,17 +27,17 @@ class LargestTest(unittest.TestCase):
             with self.subTest(key=key):
                 def estimate(memory, *keys):
                     return run("estimate", deck, "--ranks", 2, "--device-mem", f"{memory} B", *settings(*keys))
-                self.assertEqual(estimate(4 << 20, *one["set"]).code, 0)
+                self.assertEqual(estimate(8 << 20, *one["set"]).code, 0)
                 self.assertEqual(estimate(one["needed_bytes"], *one["set"]).code, 0)
                 self.assertEqual(estimate(one["needed_bytes"] - 1, *one["set"]).code, DOES_NOT_FIT)
                 beyond = {"batch.micro": [f"batch.micro={one['next']}", f"batch.global={4 * one['next']}"],
                           "model.layers": [f"model.layers={one['next']}"],
                           "model.channels": [f"model.channels={one['next']}", f"model.heads={one['next'] // 16}"]}[key]
-                self.assertEqual(estimate(4 << 20, *beyond).code, DOES_NOT_FIT)
+                self.assertEqual(estimate(8 << 20, *beyond).code, DOES_NOT_FIT)
 
     def test_a_run_has_what_the_largest_micro_batch_needs(self):
         deck = Deck({**MODEL, "batch.global": None, "batch.accumulation": "1"}).path
-        one = loaded(run("estimate", deck, "--ranks", 2, "--device-mem", "3 MiB", "--json", "a.json"))["largest"]["batch.micro"]
+        one = loaded(run("estimate", deck, "--ranks", 2, "--device-mem", "8 MiB", "--json", "a.json"))["largest"]["batch.micro"]
         ran = run("run", deck, *settings(*one["set"]), ranks=2)
         self.assertEqual(ran.code, 0, ran)
         self.assertEqual(ran.result["counted"]["memory_bytes"]["total"], one["needed_bytes"])
@@ -65,19 +65,19 @@ class SweepTest(unittest.TestCase):
 class AdviceTest(unittest.TestCase):
     def test_every_way_of_the_list_is_accepted_and_needs_what_is_said(self):
         deck = Deck(MODEL).path
-        found = run("estimate", deck, "--advise", "--ranks", 8, "--nodes", 2, "--device-mem", "1500 kB", "--json", "a.json")
+        found = run("estimate", deck, "--advise", "--ranks", 8, "--nodes", 2, "--device-mem", "3 MB", "--json", "a.json")
         self.assertEqual(found.code, 0, found)
         advice = loaded(found)
         played = [way for way in advice["ranked"] if way["played"]]
         self.assertEqual(played, advice["ranked"][:len(played)])
         times = [way["step_seconds"] for way in played]
         self.assertEqual(times, sorted(times))
-        self.assertTrue({(way["tensor"], way["pipeline"]) for way in played} > {(1, 1), (1, 2)}, found)
+        self.assertGreater(len({(way["tensor"], way["pipeline"]) for way in played}), 4, found)
         for way, estimate in [(way, start("estimate", deck, "--ranks", 8, "--nodes", 2, *settings(*way["set"]),
                                           "--json", "b.json")) for way in played]:
             self.assertEqual(estimate.result().code, 0, estimate.result())
             self.assertEqual(loaded(estimate.result(), "b.json")["needed_bytes"], way["needed_bytes"])
-            self.assertLessEqual(way["needed_bytes"], 1_500_000)
+            self.assertLessEqual(way["needed_bytes"], 3_000_000)
         fastest = shlex.split(re.search(r"(?m)^the fastest: (.*)$", found.out)[1])
         self.assertEqual(fastest, [word for key in played[0]["set"] for word in ("--set", key)])
 

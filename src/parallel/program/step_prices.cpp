@@ -284,7 +284,8 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
                                CommunicatorId const& communicator, std::size_t element_bytes) {
   Problem const& problem = planned.problem;
   StagePair const stages = communicator.stages.value_or(StagePair{-1, -1});
-  Key const key{plan.pipeline.stage,
+  bool const of_all_ranks = !communicator.axis && !communicator.stages; // the same for all stages
+  Key const key{of_all_ranks ? -1 : plan.pipeline.stage,
                 communicator.axis ? static_cast<int>(*communicator.axis) : -1,
                 stages.lower,
                 stages.upper,
