@@ -25,15 +25,15 @@ DeckOnRanks asked_of(EstimateOptions const& options) {
   TRAINSTONE_REQUIRE_INPUT(options.top >= 1, "--top {}: must be at least 1", options.top);
   TRAINSTONE_REQUIRE_INPUT(options.check == 0 || options.check >= 2,
                            "--check {}: an order needs at least 2 ways that are run", options.check);
-  DeckOnRanks const asked = read_deck_on_ranks(options.common.deck, ranks, options.nodes);
-  std::int64_t const expected = asked.deck().config.comm.expected_ranks;
-  return expected == 0 || expected == ranks ? asked : asked.with({fmt::format("comm.expected_ranks={}", ranks)});
+  return read_deck_on_ranks(options.common.deck, ranks, options.nodes);
 }
 
 /// The deck's parts are measured as it is: on its own mesh. Where that does not go with the ranks, on one that does.
 StepMachine machine_of(EstimateOptions const& options, DeckOnRanks const& asked, WayBatch const& batch) {
+  std::int64_t const expected = asked.deck().config.comm.expected_ranks;
   try {
-    return read_step_machine(options.machine_file, asked);
+    return read_step_machine(options.machine_file,
+                             expected == 0 ? asked : asked.with({fmt::format("comm.expected_ranks={}", asked.ranks)}));
   } catch (InputError const&) {
     std::vector<Way> const all = meshes(asked.deck().config.model, batch, asked.ranks);
     if (all.empty()) throw;
