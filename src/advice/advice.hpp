@@ -42,7 +42,7 @@ struct Advice {
 struct AdviceRequest {
   DeckOnRanks asked;
   std::optional<std::uint64_t> memory; ///< bytes per rank; nothing: everything fits
-  std::size_t played = 12;             ///< ways whose timelines are played
+  std::size_t played = 16;             ///< ways whose timelines are played
 };
 
 /// Ways of one mesh that are played at most, so that the list has different meshes.
