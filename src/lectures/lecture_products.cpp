@@ -12,14 +12,15 @@ std::string number(double value) { return fmt::format("{:.0f}", value); }
 std::string share(std::optional<double> value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
 
 std::string formulas_table(TaughtProducts const& lecture) {
-  std::string text = "1. C (m, n) = A (m, k) B (k, n) on P ranks: what the busiest rank sends, and what a rank keeps\n";
+  std::string text = "1. C (m, n) = A (m, k) B (k, n) on P ranks: what the busiest rank sends, and what a rank keeps: "
+                     "exact, not taught\n";
   text += fmt::format("  {:<18} {:<14} {:<34} {}\n", "arrangement", "messages", "elements sent", "elements kept");
   for (TaughtProductRow const& row : lecture.products.front().rows)
     text += fmt::format("  {:<18} {:<14} {:<34} {}\n", row.arrangement, row.messages_formula, row.sent_formula,
                         row.kept_formula);
   return text +
          "  Note: one lecture asks how to divide the matrices (1D or 2D) and how to arrange the GPUs (1D, 2D or 3D), "
-         "and has no\n  formulas. As taught: \"1D arrangement of GPUs: Megatron-LM. 3D arrangement of GPUs: AxoNN.\" A "
+         "and has no\n  formulas; as taught: \"1D arrangement of GPUs: Megatron-LM. 3D arrangement of GPUs: AxoNN.\" A "
          "box x, y, z cuts n, k, m: ranks\n  gather A over x and B over z, and add up C over y (Agarwal). 1-D is a box "
          "with one axis. q x q ranks broadcast panels (SUMMA)\n  or shift blocks (Cannon). c layers of them shift q/c "
          "times each (2.5-D). A and B lie on all ranks once, and so does C.\n\n";
@@ -27,8 +28,8 @@ std::string formulas_table(TaughtProducts const& lecture) {
 
 std::string product_table(TaughtProduct const& product, Rank ranks, char letter) {
   auto const [m, n, k] = product.size;
-  std::string text =
-      fmt::format("2{}. {}: m = {}, n = {}, k = {} on {}\n", letter, product.what, m, n, k, plural(ranks, "rank"));
+  std::string text = fmt::format("2{}. {}: m = {}, n = {}, k = {} on {}; not taught\n", letter, product.what, m, n, k,
+                                 plural(ranks, "rank"));
   constexpr auto line = "  {:<18} {:>12} {:>9} {:>8} {:>13} {:>13} {:>7} {:>13} {:>13}\n";
   text += fmt::format(line, "", "grid", "messages", "", "sent", "", "/bound", "kept", "");
   text += fmt::format(line, "arrangement", "x y z", "exact", "counted", "exact", "counted", "", "exact", "counted");
@@ -41,7 +42,8 @@ std::string product_table(TaughtProduct const& product, Rank ranks, char letter)
 }
 
 std::string shares_table(TaughtProducts const& lecture) {
-  std::string text = "3. Sent by the busiest rank in a square product, in units of n^2, each on its best grid\n";
+  std::string text =
+      "3. Sent by the busiest rank in a square product, in units of n^2, each on its best grid: exact, not taught\n";
   constexpr auto line = "  {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n";
   text += fmt::format(line, "ranks", "1-D", "SUMMA", "Cannon", "2.5-D", "3-D", "bound");
   for (TaughtShareRow const& row : lecture.shares)
@@ -57,7 +59,7 @@ std::string shares_table(TaughtProducts const& lecture) {
 
 std::string tensor_grids_table(TaughtProducts const& lecture) {
   std::string text =
-      "4. A block of a transformer on t = x y tensor ranks: sent by a rank, in units of tokens x channels\n"
+      "4. A block of a transformer on t = x y tensor ranks: sent by a rank, in units of tokens x channels; not taught\n"
       "   exact: (8(x-1) + 24(y-1)) / (xy); counted: 4 all-reduces over x, 4 over y, as rings\n";
   constexpr auto line = "  {:>5} {:>5} {:>5} {:>9} {:>9}{}\n";
   text += fmt::format(line, "t", "x", "y", "exact", "counted", "");
