@@ -1,26 +1,9 @@
 #include "core/file_queue.hpp"
 
+#include "core/thread_without_signals.hpp"
 #include "core/timeline.hpp"
 
-#include <csignal>
-#include <utility>
-
 namespace trainstone {
-
-namespace {
-
-/// Signals go to the main thread.
-template <class Work>
-std::thread thread_without_signals(Work work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
-} // namespace
 
 FileQueue::FileQueue(ScratchFile& file) : m_file(&file), m_thread(thread_without_signals([this] { work(); })) {}
 

@@ -2,6 +2,7 @@
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/control.hpp"
+#include "core/aligned_bytes.hpp"
 #include "core/clock.hpp"
 #include "core/file_queue.hpp"
 
@@ -27,9 +28,7 @@ public:
       : m_bytes(file_footprint(bytes)),
         m_pinned(ledger, "measured requests", 2 * m_bytes + file_alignment),
         m_kernels(ledger, MemoryCategory::buffers, "measured copies", m_bytes) {
-    std::span<std::byte> all = m_pinned.take(m_pinned.capacity());
-    all =
-        all.subspan((file_alignment - reinterpret_cast<std::uintptr_t>(all.data()) % file_alignment) % file_alignment);
+    std::span<std::byte> const all = from_file_alignment(m_pinned.take(m_pinned.capacity()));
     std::memset(all.data(), 1, 2 * m_bytes);
     m_in = all.first(m_bytes);
     m_out = all.subspan(m_bytes, m_bytes);

@@ -3,10 +3,9 @@
 #include "comm/execution/control.hpp"
 #include "comm/execution/node_memory.hpp"
 #include "core/error.hpp"
+#include "core/thread_without_signals.hpp"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,17 +92,6 @@ namespace {
   _exit(static_cast<int>(ExitCode::internal));
 }
 
-/// Signals are the main thread's.
-template <class Work>
-std::thread thread_without_signals(Work const& work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(work);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 } // namespace
 
 } // namespace Impl
@@ -148,7 +136,7 @@ NeighbourWatch::NeighbourWatch(Communicator const& communicator, std::chrono::mi
   m_state->neighbourhood = {m_state->memory.file().descriptor(), std::span(first, neighbours.size()), me};
   Impl::come(m_state->neighbourhood, {communicator.rank(), getpid()});
   if (neighbours.size() > 1)
-    m_state->thread = Impl::thread_without_signals([state = m_state.get(), period] { state->run(period); });
+    m_state->thread = thread_without_signals([state = m_state.get(), period] { state->run(period); });
 }
 
 NeighbourWatch::~NeighbourWatch() {

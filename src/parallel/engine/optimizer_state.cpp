@@ -1,5 +1,6 @@
 #include "parallel/engine/optimizer_state.hpp"
 
+#include "core/aligned_bytes.hpp"
 #include "core/clock.hpp"
 #include "core/launch.hpp"
 #include "core/timeline.hpp"
@@ -72,9 +73,7 @@ void OptimizerState::allocate(MemoryLedger& ledger) {
   }
   ChunkMemory const memory = chunk_memory(*m_plan, *m_layout, m_gradients);
   m_moving = PinnedMemory(ledger, "offload chunks", memory.total());
-  std::span<std::byte> rest = m_moving.take(m_moving.capacity());
-  rest =
-      rest.subspan((file_alignment - reinterpret_cast<std::uintptr_t>(rest.data()) % file_alignment) % file_alignment);
+  std::span<std::byte> rest = from_file_alignment(m_moving.take(m_moving.capacity()));
   for (Slot& slot : m_slots) slot.vectors = aligned_part(rest, memory.vectors);
   m_moved_gradient = aligned_part(rest, memory.gradient);
   m_moved_copy = aligned_part(rest, memory.gradient_copy);
