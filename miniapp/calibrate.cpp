@@ -143,7 +143,21 @@ MeasuredParts measure(PartsOfDeck const& parts, RankContext& context) {
           measure_parts(context.exec, context.communicator, ledger, parts.training)};
 }
 
-void print_offload(OffloadRates const& rates) {
+/// \return why there are no rates: a node may have no room for a file. Then all ranks have none.
+std::string measure_copies_and_file(MeasuredMachine& machine, RankContext& context, MemoryLedger& ledger,
+                                    std::optional<PartsOfDeck> const& parts) {
+  try {
+    machine.offload =
+        measure_offload(context.exec, context.communicator, ledger, parts ? parts->offload : OffloadMeasurement());
+    return "";
+  } catch (CollectiveError const& error) {
+    return error.what();
+  }
+}
+
+void print_offload(MeasuredMachine const& machine, std::string const& why_not) {
+  if (!machine.offload) return fmt::print("# no rates of copies and files: {}\n", why_not);
+  OffloadRates const& rates = *machine.offload;
   fmt::print(
       "# a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a file and writes {:.2f} GB/s\n",
       1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write);
@@ -187,8 +201,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   measure_compute(machine, context, placement);
   if (parts) machine.parts = measure(*parts, context);
   MemoryLedger ledger;
-  machine.offload =
-      measure_offload(context.exec, context.communicator, ledger, parts ? parts->offload : OffloadMeasurement());
+  std::string const no_offload = measure_copies_and_file(machine, context, ledger, parts);
   Calibration calibration = calibrate_communication(context.exec, *communicator, ledger, options);
   if (!first) return 0;
 
@@ -201,7 +214,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   machine.provenance.buffers = communicator->buffers();
   print_calibration(calibration, arguments.all_sizes);
   print_compute(machine);
-  print_offload(*machine.offload);
+  print_offload(machine, no_offload);
   if (machine.parts) print_parts(*machine.parts);
   make_folder_of(arguments.output);
   write_machine_file(arguments.output, machine);

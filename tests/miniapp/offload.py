@@ -126,6 +126,12 @@ class Files(TrainingTest):
         self.assertEqual(outcome.code, 70, outcome)
         self.assertRegex(outcome.err, rf"file without a name in {folder}: no room for \d+ bytes: File too large")
 
+    def test_calibrate_goes_without_rates_of_a_file_for_which_there_is_no_folder(self):
+        outcome = run("calibrate", "-e", "4K", "--out", "peaks.json", variables={"TMPDIR": "/no-such-folder"})
+        self.assertEqual(outcome.code, 0, outcome)
+        self.assertIn("# no rates of copies and files: ", outcome.out)
+        self.assertNotIn('"offload"', (outcome.folder / "peaks.json").read_text())
+
     def test_what_cannot_be_is_refused(self):
         deck = Deck()
         for keys, said in ((("memory.offload_optimizer=nvme",), "none, host, file"),
