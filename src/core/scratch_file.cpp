@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,6 +27,10 @@ int open_unnamed(fs::path const& folder, int flags) {
   return named;
 }
 
+/// Bytes behind the data. They are never written, so a file that was cut stays shorter than it was, also where later
+/// writes make it longer again.
+constexpr std::uint64_t tail = 4096;
+
 } // namespace
 
 ScratchFile::ScratchFile(fs::path const& folder, std::uint64_t bytes, DirectIo direct) {
@@ -42,9 +47,10 @@ ScratchFile::ScratchFile(fs::path const& folder, std::uint64_t bytes, DirectIo d
   if (m_file < 0) m_file = open_unnamed(place, 0);
   TRAINSTONE_REQUIRE_INPUT(m_file >= 0, "memory.folder = \"{}\": cannot make a file there: {}", place.string(),
                            reason(errno));
+  m_size = bytes + tail;
   int error = EINTR;
-  while (error == EINTR && bytes > 0) error = ::posix_fallocate(m_file, 0, static_cast<off_t>(bytes));
-  if (bytes == 0 || error == 0) return;
+  while (error == EINTR) error = ::posix_fallocate(m_file, 0, static_cast<off_t>(m_size));
+  if (error == 0) return;
   ::close(m_file);
   throw Error(fmt::format("{}: no room for {} bytes: {}", m_shown, bytes, reason(error)));
 }
@@ -60,6 +66,7 @@ void ScratchFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     offset += static_cast<std::uint64_t>(got);
     out = out.subspan(static_cast<std::size_t>(got));
   }
+  require_whole();
 }
 
 void ScratchFile::write(std::uint64_t offset, std::span<std::byte const> bytes) {
@@ -70,6 +77,13 @@ void ScratchFile::write(std::uint64_t offset, std::span<std::byte const> bytes) 
     offset += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
+}
+
+void ScratchFile::require_whole() const {
+  struct stat found = {};
+  if (::fstat(m_file, &found) != 0) throw Error(fmt::format("{}: cannot ask its size: {}", m_shown, reason(errno)));
+  auto const size = static_cast<std::uint64_t>(found.st_size);
+  if (size < m_size) throw Error(fmt::format("{}: ends at byte {}, and was longer", m_shown, size));
 }
 
 } // namespace trainstone

@@ -24,7 +24,7 @@ public:
   ScratchFile& operator=(ScratchFile const&) = delete;
   ~ScratchFile();
 
-  /// All of `out`. \throws Error if the file ends before, or cannot be read
+  /// All of `out`. \throws Error if the file cannot be read, or was cut, also if writes have made it longer since
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   void write(std::uint64_t offset, std::span<std::byte const> bytes);
 
@@ -34,7 +34,11 @@ public:
   std::string const& shown() const { return m_shown; }
 
 private:
+  /// A hole where a file was cut reads as zeros, so every read asks this when it has its bytes.
+  void require_whole() const;
+
   std::string m_shown;
+  std::uint64_t m_size = 0;
   int m_file = -1;
   bool m_direct = false;
 };

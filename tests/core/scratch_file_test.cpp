@@ -68,7 +68,7 @@ TEST_CASE("a scratch file has no name, and gives back what was written", "[files
   file.write(2 * block, written.all());
   file.read(2 * block, read.all());
   CHECK(read == written);
-  CHECK_THAT(error_of([&] { file.read(7 * block, read.all()); }), ContainsSubstring("ends at byte 32768"));
+  CHECK_THAT(error_of([&] { file.read(7 * block, read.all()); }), ContainsSubstring("ends at byte 36864"));
 }
 
 TEST_CASE("requests of a queue end in the order in which they were asked for", "[files]") {
@@ -99,6 +99,17 @@ TEST_CASE("a file that is cut meanwhile ends the wait with an error that names i
              ContainsSubstring(temporary.path()) && ContainsSubstring("ends at byte 4096"));
   FileQueue::Ticket const next = queue.read(0, memory.all().first(block));
   CHECK_THAT(error_of([&] { queue.wait(next); }), ContainsSubstring("ends at byte 4096")); // the first error
+}
+
+TEST_CASE("a cut is found where later writes have made the file longer again", "[files]") {
+  TemporaryFolder const temporary;
+  ScratchFile file(temporary.path(), 4 * block, DirectIo::off);
+  Blocks const memory(1);
+  for (std::uint64_t place = 0; place < 4; ++place) file.write(place * block, memory.all());
+  fs::resize_file(open_file_in(temporary.path()), 0);
+  file.write(3 * block, memory.all()); // the last byte of the data
+  CHECK_THAT(error_of([&] { file.read(block, memory.all()); }),
+             ContainsSubstring("ends at byte 16384, and was longer"));
 }
 
 TEST_CASE("a full disk is found when the file is made", "[files]") {
