@@ -65,17 +65,21 @@ void print_sent_by(RunPlan const& plan, std::string_view note) {
                fmt::format(", every {}", plural(plan.replica_check_every, "step")));
 }
 
-/// Of optimizer state that does not lie with the kernels.
-void print_moves(RunPlan const& plan) {
-  if (!plan.parallel.offload.moves_optimizer()) return;
-  StateMoves const& moves = plan.update_moves;
-  fmt::print("bytes moved by an update on rank {}\n", plan.rank);
+void print_moves(char const* by, Rank rank, StateMoves const& moves) {
+  fmt::print("bytes moved by {} on rank {}\n", by, rank);
   fmt::print("  {:<36} {:>16}\n", "to the host", moves.to_host);
   fmt::print("  {:<36} {:>16}\n", "to the kernels", moves.to_kernels);
-  if (plan.parallel.offload.optimizer != Residence::file) return;
-  fmt::print("  {:<36} {:>16}\n", "read from the file", moves.read);
-  fmt::print("  {:<36} {:>16}  in {} reads and writes\n", "written to the file", moves.written, moves.requests);
-  fmt::print("bytes of state in the file {:>41}\n", plan.file_bytes);
+  if (moves.requests == 0) return;
+  fmt::print("  {:<36} {:>16}\n", "read from files", moves.read);
+  fmt::print("  {:<36} {:>16}  in {} reads and writes\n", "written to files", moves.written, moves.requests);
+}
+
+/// Of state that does not lie with the kernels.
+void print_moves(RunPlan const& plan) {
+  OffloadPlan const& offload = plan.parallel.offload;
+  if (offload.moves()) print_moves("an update", plan.rank, plan.update_moves);
+  if (offload.moves_parameters()) print_moves("the gathers of a step", plan.rank, plan.gather_moves);
+  if (offload.has_file()) fmt::print("bytes of state in files {:>44}\n", plan.file_bytes);
 }
 
 void print_work(RunPlan const& plan) {
@@ -101,7 +105,7 @@ struct PredictedStep {
 
 /// Of an update that moves its state, beside what its kernels take. \param[in] step  in s, without
 PredictedMoves predict_moves_of(RunPlan const& plan, MachineSource const& machine, double step) {
-  if (!plan.parallel.offload.moves_optimizer()) return {};
+  if (!plan.parallel.offload.has_chunks()) return {};
   TRAINSTONE_REQUIRE_INPUT(machine.measured->offload,
                            "{} has no rates of copies and files; `trainstone calibrate` measures them",
                            machine.description);
@@ -120,7 +124,8 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
   std::vector<RunPlan> const stages = plan_stages(run);
   EmulatedNetwork const network = config.comm.emulated_network();
   PartTimes const times = paced(parts.times, config.faults);
-  StepTimeline const timeline = predict_timeline(stages, times, machine.model, network);
+  StepTimeline const timeline = predict_timeline(stages, times, machine.model, network, Entries::no,
+                                                 machine.measured->offload.value_or(OffloadRates{}));
   ClassTimeline const& busiest = timeline.busiest();
   auto const seconds = [](Nanoseconds time) { return 1e-9 * static_cast<double>(time); };
   fmt::print("{}", timeline_summary(timeline));

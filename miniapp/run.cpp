@@ -129,8 +129,8 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   }
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_flops(exec, communicator, *run.plan, training.counted));
-  if (run.plan->parallel.offload.moves_optimizer())
-    checks.push_back(check_moves(exec, communicator, *run.plan, training.counted, trainer.engine().optimizer_state()));
+  if (run.plan->parallel.offload.moves())
+    checks.push_back(check_moves(exec, communicator, *run.plan, training.counted, trainer.engine()));
   checks.push_back(run.collectives_exact);
   checks.push_back(check_finite(exec, communicator, trainer));
   checks.push_back(check_launch(communicator));

@@ -126,10 +126,11 @@ std::optional<StartAmounts> start_amounts(Traffic const& start) {
   return start.messages > 0 ? std::optional(StartAmounts{start.bytes, start.messages}) : std::nullopt;
 }
 
-/// Of one of so many updates. Nothing if the state lies with the kernels.
-std::optional<OffloadAmounts> offload_amounts(RunPlan const& plan, StateMoves const& moves) {
-  if (!plan.parallel.offload.moves_optimizer()) return std::nullopt;
-  return OffloadAmounts{moves, plan.file_bytes};
+/// Of a step with its update. Nothing if the state lies with the kernels.
+std::optional<OffloadAmounts> offload_amounts(RunPlan const& plan, StateMoves const& update,
+                                              StateMoves const& gathers) {
+  if (!plan.parallel.offload.moves()) return std::nullopt;
+  return OffloadAmounts{update + gathers, plan.file_bytes};
 }
 
 WorkAmounts counted_amounts(PreparedRun const& run, Training const& training) {
@@ -142,7 +143,8 @@ WorkAmounts counted_amounts(PreparedRun const& run, Training const& training) {
           training.step_launches / steps,
           start_amounts(training.counted.start),
           offload_amounts(*run.plan,
-                          training.counted.moves / static_cast<std::uint64_t>(std::max<std::int64_t>(1, updates)))};
+                          training.counted.moves / static_cast<std::uint64_t>(std::max<std::int64_t>(1, updates)),
+                          training.step_gathered / steps)};
 }
 
 std::vector<KernelRow> kernel_rows(KernelTable const& kernels, MeasuredWindow const& window) {
@@ -286,7 +288,7 @@ WorkAmounts predicted_amounts(RunPlan const& plan) {
           plan.step_flops.total(),
           plan.step_launches + plan.update_launches,
           start_amounts(plan.start_sent()),
-          offload_amounts(plan, plan.update_moves)};
+          offload_amounts(plan, plan.update_moves, plan.gather_moves)};
 }
 
 PeakInfo sum_peaks(RankContext& context, GemmChoice const& gemm, ModelStorage const& storage, std::size_t sharing) {
@@ -336,7 +338,7 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
   result.metrics = metrics_of(result, run);
-  if (run.plan->parallel.offload.moves_optimizer())
+  if (run.plan->parallel.offload.moves())
     result.metrics["exposed_offload_seconds"] =
         control_all_reduce(context.exec, context.communicator, Operation::max, training.offload_seconds) /
         static_cast<double>(std::max<std::int64_t>(1, training.counted.steps));

@@ -37,7 +37,8 @@ struct Training {
   std::uint64_t step_launches = 0;
   KernelTable kernels;            ///< of the measured steps, if they are timed one by one
   std::vector<StageTimes> stages; ///< of the measured steps, if the idle time of a pipeline is measured
-  double offload_seconds = 0;     ///< of all steps, in which updates waited for the file of optimizer state
+  StateMoves step_gathered = {};  ///< what the gathers of all steps together moved, without validation
+  double offload_seconds = 0;     ///< of all steps, in which updates and gathers waited for files of state
   bool stopped = false;           ///< before its end, because a rank asked to
   std::vector<Check> first_step;  ///< checks of the golden first step, where it is compared
   std::optional<ServedTraining> served;

@@ -19,6 +19,7 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
   Traffic const sent = total_sent(comm_counters());
   bool const is_measured = step >= run.window.first && step <= run.window.last;
   bool const times_kernels = run.config().bench.kernels && is_measured;
+  StateMoves const gathered = trainer.engine().parameter_shares().gathered();
   std::optional<StageClock> clock;
   if (run.config().bench.pipeline && is_measured) clock.emplace(run.plan->parallel.parts);
   trainer.measure_stage(clock ? &*clock : nullptr);
@@ -32,6 +33,7 @@ StepReport counted_step(Trainer& trainer, std::int64_t step, PreparedRun const& 
   training.step_flops += model_flops(counters()) - model_flops(before);
   training.step_launches += total_launches(counters()) - total_launches(before);
   training.step_sent += difference(total_sent(comm_counters()), sent);
+  training.step_gathered = training.step_gathered + (trainer.engine().parameter_shares().gathered() - gathered);
   return report;
 }
 
@@ -102,8 +104,9 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
   training.counted.starts += (loads ? 1 : 0) + (resumes ? 1 : 0) + (run.compares_first_update() ? 1 : 0);
   std::int64_t const steps = run.data->steps();
   OptimizerState const& state = trainer.engine().optimizer_state();
-  StateMoves const moved = state.moved();
-  double const waited = state.waited_seconds();
+  ParameterShares const& shares = trainer.engine().parameter_shares();
+  StateMoves const moved = state.moved(), gathered = shares.gathered();
+  double const waited = state.waited_seconds() + shares.waited_seconds();
   bool finished = checkpoints.start().finished;
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {
     bool const validates = validates_after(step, run);
@@ -131,7 +134,8 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
   }
   training.counted.steps = std::ssize(training.samples);
   training.counted.moves = state.moved() - moved;
-  training.offload_seconds = state.waited_seconds() - waited;
+  training.counted.gathered = shares.gathered() - gathered;
+  training.offload_seconds = state.waited_seconds() + shares.waited_seconds() - waited;
   note_counters(training, run, memory);
   return training;
 }

@@ -69,8 +69,8 @@ ZERO_SETTLED = {
     "zero_quantized_gradients": ((False,), "gradients travel in the type they are stored in", "precision.recipe", (3,)),
     "mics_hierarchical_params_gather": ((False,), "a shard group gathers in one go", "comm.all_gather", (3,)),
     "save_muon_momentum_buffer_in_memory": ((False,), "there is no Muon", "none", (3,)),
-    "cpu_offload": ((False,), "optimizer state stays where kernels run", "parallel.zero_stage", (1, 2, 3)),
-    "cpu_offload_param": ((False,), "parameters stay where kernels run", "parallel.zero_stage", (3,)),
+    "cpu_offload": ((False,), "DeepSpeed's old name of offload_optimizer", "memory.offload_optimizer", (1, 2, 3)),
+    "cpu_offload_param": ((False,), "DeepSpeed's old name of offload_param", "memory.offload_param", (3,)),
     "cpu_offload_use_pin_memory": ((False,), "nothing is offloaded", "comm.buffers", (1, 2, 3)),
 }
 STAGE3_NAMES = ("prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold", "max_live_parameters",

@@ -300,36 +300,37 @@ class Mapping:
                           "consecutive_hysteresis": ((False,), "the scale halves at the first overflow", "none"),
                           "min_loss_scale": ((1,), "the least loss scale is 1", "none")}, "fp16.")
 
-    def map_optimizer_offload(self, stage):
-        """Where the optimizer's state lies; DeepSpeed reads it from stage 1 on."""
-        section = f"{ZERO}offload_optimizer"
+    def map_offload(self, section, key, is_read, memory):
+        """Where a part of the state lies. DeepSpeed reads offload_optimizer from stage 1 on, offload_param in stage 3."""
+        section = ZERO + section
         device = self.leaves.get(section + ".device", "none")
-        if device == "none" or stage == 0:
+        if device == "none" or not is_read:
             return self.idle(self.below(section), "nothing is offloaded")
         if not isinstance(device, str) or device not in RESIDENCES:
             for path in self.below(section):
-                self.refuse(path, f"device is one of none, {', '.join(RESIDENCES)}", "memory.offload_optimizer")
+                self.refuse(path, f"device is one of none, {', '.join(RESIDENCES)}", key)
             return
-        self.put("memory.offload_optimizer", RESIDENCES[device], section + ".device")
-        if device == "nvme":
-            self.put("memory.folder", str(self.leaves.get(section + ".nvme_path", "")), section + ".nvme_path")
+        self.put(key, RESIDENCES[device], section + ".device")
+        path = section + ".nvme_path"
+        folder = str(self.leaves.get(path, ""))
+        if device != "nvme":
+            self.idle([path] if path in self.leaves else [], "nothing is in files")
+        elif self.deck.get("memory.folder", folder) == folder:
+            self.put("memory.folder", folder, path)
         else:
-            self.idle([section + ".nvme_path"] if section + ".nvme_path" in self.leaves else [], "nothing is in files")
-        if self.leaves.get(section + ".ratio", 1) != 1:
-            self.refuse(section + ".ratio", "all of the state is offloaded", "memory.offload_optimizer")
+            self.refuse(path, "all files of state lie in one folder", "memory.folder")
+        for name, all_of_it in (("ratio", 1), ("max_in_cpu", 0)):
+            if self.leaves.get(f"{section}.{name}", all_of_it) != all_of_it:
+                self.refuse(f"{section}.{name}", "all of the state is offloaded", key)
         for path in self.below(section):
             if path not in self.honoured and path not in self.listed:
-                self.keep(path, "three chunks of pinned memory are read, updated and written in turn")
+                self.keep(path, memory)
 
     def map_zero(self, stage, gradient_bytes):
-        self.map_optimizer_offload(stage)
-        device = self.leaves.get(f"{ZERO}offload_param.device", "none")
-        for path in self.below(f"{ZERO}offload_param"):
-            if device == "none":
-                self.idle([path], "nothing is offloaded")
-            else:
-                self.refuse(path, "parameters stay where kernels run, on hosts in their memory",
-                            "memory.offload_optimizer, parallel.zero_stage = 3 on more ranks, trainstone estimate")
+        self.map_offload("offload_optimizer", "memory.offload_optimizer", stage >= 1,
+                         "three chunks of pinned memory are read, updated and written in turn")
+        self.map_offload("offload_param", "memory.offload_param", stage == 3,
+                         "of a unit two shares of pinned memory are read ahead and gathered in turn")
         if stage == 0:
             self.put("parallel.strategy", "ddp", ZERO + "stage")
             self.put("parallel.overlap", False, ZERO + "overlap_comm")

@@ -98,6 +98,7 @@ StepTime& add(StepTime& sum, StepTime const& time, double factor) {
 double StepTime::* axis_of(Act act) {
   switch (act) {
   case Act::exchange: return &StepTime::tensor;
+  case Act::fetch:
   case Act::gather:
   case Act::publish:
   case Act::reduce:

@@ -27,6 +27,11 @@ FileQueue::Ticket FileQueue::add(Request const& request) {
   return ticket;
 }
 
+bool FileQueue::is_done(Ticket ticket) {
+  std::scoped_lock const lock(m_mutex);
+  return m_done >= ticket;
+}
+
 void FileQueue::wait(Ticket ticket) {
   std::unique_lock lock(m_mutex);
   m_ended.wait(lock, [&] { return m_done >= ticket || m_error; });

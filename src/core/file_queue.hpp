@@ -30,6 +30,8 @@ public:
 
   Ticket read(std::uint64_t offset, std::span<std::byte> out) { return add({offset, out, true}); }
   Ticket write(std::uint64_t offset, std::span<std::byte> bytes) { return add({offset, bytes, false}); }
+  /// Whether the request has ended, and all before it.
+  bool is_done(Ticket ticket);
   /// Returns when the request has ended, and all before it. \throws Error that it or an earlier one ended with
   void wait(Ticket ticket);
 

@@ -93,8 +93,11 @@ std::vector<ReadKey> keys_of_algorithms() {
 }
 
 std::vector<ReadKey> keys_of_offload() {
-  Reader const moves{"memory.offload_optimizer", {"host", "file"}}, file{"memory.offload_optimizer", {"file"}};
-  return {{"memory.offload_chunk", {moves}}, {"memory.folder", {file}}, {"memory.direct_io", {file}}};
+  Reader const moves{"memory.offload_optimizer", {"host", "file"}}, state{"memory.offload_optimizer", {"file"}},
+      parameters{"memory.offload_param", {"file"}};
+  return {{"memory.offload_chunk", {moves, parameters}},
+          {"memory.folder", {state, parameters}},
+          {"memory.direct_io", {state, parameters}}};
 }
 
 std::vector<ReadKey> other_keys() {

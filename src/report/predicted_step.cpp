@@ -24,7 +24,8 @@ PredictedStep predicted_step(ResolvedRun const& run, std::string const& path, Me
     predicted.stages.push_back(plan.parallel);
   }
   PartTimes const parts = paced(machine.parts->times, run.config.faults);
-  predicted.timeline = predict_timeline(stages, parts, source.model, run.config.comm.emulated_network(), Entries::yes);
+  predicted.timeline = predict_timeline(stages, parts, source.model, run.config.comm.emulated_network(), Entries::yes,
+                                        machine.offload.value_or(OffloadRates{}));
   return predicted;
 }
 

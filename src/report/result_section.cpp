@@ -164,11 +164,11 @@ Table work_table(Result const& result) {
   }
   if (predicted.offload && counted.offload) {
     StateMoves const &expected = predicted.offload->moves, &found = counted.offload->moves;
-    for (auto const& [name, amount] : {std::pair{"bytes to the host for the update", &StateMoves::to_host},
-                                       std::pair{"bytes back to the kernels", &StateMoves::to_kernels},
-                                       std::pair{"bytes of optimizer state read from a file", &StateMoves::read},
-                                       std::pair{"bytes of optimizer state written", &StateMoves::written},
-                                       std::pair{"reads and writes of the file", &StateMoves::requests}})
+    for (auto const& [name, amount] : {std::pair{"bytes of state to the host", &StateMoves::to_host},
+                                       std::pair{"bytes of state to the kernels", &StateMoves::to_kernels},
+                                       std::pair{"bytes of state read from files", &StateMoves::read},
+                                       std::pair{"bytes of state written to files", &StateMoves::written},
+                                       std::pair{"reads and writes of files", &StateMoves::requests}})
       table.rows.push_back(compared(name, expected.*amount, found.*amount));
   }
   return table;

@@ -85,6 +85,8 @@ TEST_CASE("requests of a queue end in the order in which they were asked for", "
   queue.wait(last);
   CHECK(old == expected);
   queue.wait(last + 1);
+  CHECK(queue.is_done(last + 1));
+  CHECK_FALSE(queue.is_done(last + 2)); // nobody has asked for it
   CHECK(memory == expected);
 }
 

@@ -1,5 +1,5 @@
-"""The optimizer's state on the host and in files: the same bits, what was moved, what the system has seen of it, and what
-happens to a file."""
+"""The optimizer's state and parameters on the host and in files: the same bits, what was moved, what the system has seen of
+it, what happens to a file, and a model that does not fit into memory."""
 import os
 import re
 import signal
@@ -55,9 +55,76 @@ class Moved(TrainingTest):
         moved = self.assert_ended(run("run", deck.path, *keys, ranks=2), 0, "finite").result["counted"]["offload"]
         text = run("estimate", deck.path, *keys, "--ranks", 2).out
         for name, amount in (("to the host", "to_host_bytes"), ("to the kernels", "to_kernels_bytes"),
-                             ("read from the file", "read_bytes"), ("written to the file", "written_bytes"),
-                             ("bytes of state in the file", "file_bytes")):
+                             ("read from files", "read_bytes"), ("written to files", "written_bytes"),
+                             ("bytes of state in files", "file_bytes")):
             self.assertRegex(text, rf"{name} +{moved[amount]}\b")
+
+
+class Parameters(TrainingTest):
+    KEYS = ("parallel.strategy=zero", "parallel.zero_stage=3")
+
+    def test_bits_are_the_same_and_moves_as_predicted(self):
+        for ranks in (1, 2):
+            deck = Deck({"data.validate_every": "5"})
+            futures = {}
+            for residence in ("none", "host", "file"):
+                keys = (*self.KEYS, f"memory.offload_param={residence}", *(
+                    ("memory.offload_optimizer=file", "memory.offload_chunk=5000 B") if residence == "file" else ()))
+                futures[residence] = start("run", deck.path, *settings(*keys), ranks=ranks)
+            runs = {name: self.assert_ended(future.result(), 0, "memory-model") for name, future in futures.items()}
+            self.assertEqual(len({final_hash(one) for one in runs.values()}), 1)
+            self.assertEqual(len({str(one.losses) for one in runs.values()}), 1)
+            self.assertNotIn("offload", runs["none"].result["predicted"])
+            for name in ("host", "file"):
+                result = runs[name].result
+                self.assertEqual(result["predicted"]["offload"], result["counted"]["offload"])
+                self.assertIn("offload-volume", runs[name].out)
+            self.assertEqual(runs["host"].result["counted"]["offload"]["read_bytes"], 0)
+            self.assertGreater(runs["file"].result["counted"]["offload"]["read_bytes"], 0)
+            self.assertEqual(runs["file"].result["counted"]["memory_bytes"]["parameters"], 0)
+
+    def test_the_kernel_counts_what_is_read_and_written(self):
+        words = ("bash", "-c", '"$@"; code=$?; cat /proc/$$/io; exit $code', "counted")
+        deck = Deck(LARGE)
+        ends = [start("run", deck.path, *settings(*self.KEYS, *keys), wrapper=words)
+                for keys in ((), ("memory.offload_param=file", "memory.direct_io=off"))]
+        bytes_of = []
+        for end in ends:
+            outcome = self.assert_ended(end.result(), 0, "finite")
+            bytes_of.append([int(re.search(rf"^{name}: (\d+)$", outcome.out, re.M)[1]) for name in ("rchar", "wchar")])
+        moved = outcome.result["counted"]["offload"]
+        read, written = (after - before for before, after in zip(*bytes_of))
+        # beside, the start, the changes of parameters, the check of their values and hashes look at all of them
+        looked_at = (read - 4 * moved["read_bytes"]) / moved["file_bytes"]
+        self.assertGreaterEqual(looked_at, 4)
+        self.assertLess(looked_at, 8)
+        self.assertLess(abs(written - 4 * moved["written_bytes"] - moved["file_bytes"]), 1e6)
+
+    def test_a_training_goes_on_with_another_residence(self):
+        kept = new_folder() / "kept"
+        keys = (*self.KEYS, f"checkpoint.dir={kept}", "checkpoint.every_steps=6")
+        deck = Deck()
+        whole = run("run", deck.path, *settings(*keys[:2]), ranks=2)
+        self.assert_ended(run("run", deck.path, *settings(*keys, "memory.offload_param=file"), ranks=2), 0, "finite")
+        newest = sorted(path for path in kept.iterdir() if path.is_dir())
+        for path in newest[1:]:  # of the end
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+        on_host = run("run", deck.path, *settings(*keys, "memory.offload_param=host"), ranks=2)
+        self.assert_ended(on_host, 0, "finite")
+        self.assertEqual(on_host.result["checkpoints"]["resumed_step"], 6)
+        self.assertEqual(final_hash(on_host), final_hash(whole))
+
+    def test_what_cannot_be_is_refused(self):
+        deck = Deck()
+        for keys, said in ((("memory.offload_param=nvme",), "none, host, file"),
+                           (("memory.offload_param=file",), 'strategy "zero" with zero_stage = 3'),
+                           (("parallel.strategy=zero", "parallel.zero_stage=2", "memory.offload_param=host"), "zero_stage = 2")):
+            with self.subTest(keys):
+                outcome = run("run", deck.path, *settings(*keys))
+                self.assertEqual(outcome.code, 64, outcome)
+                self.assertIn(said, outcome.err)
 
 
 class System(TrainingTest):

@@ -1,12 +1,15 @@
 // Trainings whose optimizer state lies elsewhere: the same bits, and what was moved is what was planned.
 
 #include "parallel/engine/parameter_hash.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "support/counted_run.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/plan/run_plan.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+
+#include <utility>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -24,6 +27,7 @@ std::uint64_t trained_hash(Communicator& world, RunConfig const& config) {
   }
   run.trainer.finish();
   CHECK(run.trainer.engine().optimizer_state().moved() == 3 * run.plan.update_moves);
+  CHECK(run.trainer.engine().parameter_shares().gathered() == 3 * run.plan.gather_moves);
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());
   CHECK(run.trainer.parameters_are_finite()); // with padding
   return parameter_hash(run.exec, run.trainer.engine());
@@ -52,6 +56,34 @@ TEST_CASE("optimizer state trains to the same bits wherever it lies, moved as pl
   }
 }
 
+TEST_CASE("shares of parameters train to the same bits wherever they lie, moved as planned", "[mpi][offload]") {
+  Communicator world = Communicator::world();
+  auto const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed20);
+  auto const state = GENERATE(Residence::kernels, Residence::host, Residence::file);
+  RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
+  config.precision.recipe = recipe;
+  config.model_options.recompute = {state == Residence::host ? Recompute::full : Recompute::none};
+  for (ParallelConfig const& strategy : strategies(world.size())) {
+    if (stage_of(strategy) < 3) continue;
+    set_strategy(config, strategy);
+    for (auto const& [prefetch, overlap] : {std::pair{0, true}, {1, true}, {2, true}, {1, false}}) {
+      config.parallel.prefetch = prefetch;
+      config.parallel.overlap = overlap;
+      config.parallel.offload_optimizer = config.parallel.offload_parameters = Residence::kernels;
+      std::uint64_t const expected = trained_hash(world, config);
+      config.parallel.offload_optimizer = state;
+      for (Residence const residence : {Residence::host, Residence::file})
+        for (double const chunk : {4096.0, 12345.0, 1e9}) {
+          INFO(to_string(state) << ", parameters " << to_string(residence) << " chunk " << chunk << " prefetch "
+                                << prefetch << (overlap ? "" : " no overlap"));
+          config.parallel.offload_parameters = residence;
+          config.parallel.offload_chunk_bytes = chunk;
+          CHECK(trained_hash(world, config) == expected);
+        }
+    }
+  }
+}
+
 TEST_CASE("everything else is counted as planned while the optimizer's state lies elsewhere", "[mpi][offload]") {
   Communicator world = Communicator::world();
   RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
@@ -60,6 +92,10 @@ TEST_CASE("everything else is counted as planned while the optimizer's state lie
   config.parallel.offload_chunk_bytes = 4096;
   for (ParallelConfig const& strategy : strategies(world.size())) {
     set_strategy(config, strategy);
+    config.parallel.offload_parameters = Residence::kernels;
+    check_counts(world, config);
+    if (stage_of(strategy) < 3) continue;
+    config.parallel.offload_parameters = config.parallel.offload_optimizer;
     check_counts(world, config);
   }
 }

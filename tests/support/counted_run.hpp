@@ -30,6 +30,8 @@ inline void check_counts(Communicator& world, RunConfig const& config) {
   check_work(run.plan, config.optimizer, 2, evaluated);
   CHECK(total_launches(counters()) ==
         2 * (run.plan.step_launches + run.plan.update_launches) + evaluated * run.plan.evaluation_launches);
+  StateMoves const gathered = 2 * run.plan.gather_moves + evaluated * run.plan.evaluation_moves;
+  CHECK(run.trainer.engine().parameter_shares().gathered() == gathered);
   Traffic training = run.plan.step_sent();
   training = training + training;
   for (std::uint64_t i = 0; i < evaluated; ++i) training = training + run.plan.validation_sent;

@@ -112,6 +112,63 @@ TEST_CASE("an update moves gradients down and parameters up, and all of a file b
   CHECK(filed.pinned_bytes - resident.pinned_bytes == chunk + 3 * vectors * 4096 + 4096);
 }
 
+TEST_CASE("shares of parameters are copied by gathers, and a file of them is written by updates", "[train][offload]") {
+  auto const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed18);
+  auto const state = GENERATE(Residence::kernels, Residence::host, Residence::file);
+  Rank const ranks = GENERATE(1, 2, 3);
+  bool const mixed = recipe != RecipeName::fp32, moves = state != Residence::kernels;
+  std::uint64_t const parameter = mixed ? 2 : 4, gradient = recipe == RecipeName::mixed16 ? 2 : 4;
+  std::uint64_t const vectors = mixed ? 3 : 2;
+  RunConfig config = config_of(recipe, state, 4096, ranks, 3);
+  config.batch.accumulation = 2;
+  config.batch.global *= 2;
+  config.parallel.offload_parameters = Residence::host;
+  RunPlan const host = plan_run(config, 0, ranks);
+  config.parallel.offload_parameters = Residence::file;
+  RunPlan const filed = plan_run(config, 0, ranks);
+  StateLayout const& layout = filed.parallel.layout;
+  std::uint64_t share = 0, file = 0, state_file = 0, chunks = 0;
+  auto const chunk = static_cast<std::uint64_t>(filed.parallel.offload.chunk);
+  CHECK(chunk * parameter % 4096 == 0);
+  for (Index group = 0; group < std::ssize(layout.groups); ++group) {
+    auto const elements = static_cast<std::uint64_t>(layout.share(group).size());
+    share += elements;
+    file += in_blocks(parameter * elements);
+    state_file += vectors * in_blocks(4 * elements);
+    chunks += (elements + chunk - 1) / chunk;
+  }
+  // each group forward and backward; embed and head have the root's three groups twice in a micro-batch, and blocks too
+  CHECK(host.gather_moves == StateMoves{.to_kernels = 2 * 2 * share * parameter});
+  CHECK(filed.gather_moves == StateMoves{0, 2 * 2 * share * parameter, 2 * 2 * file, 0, 2 * 2 * 3});
+  CHECK(filed.evaluation_moves.to_kernels < 2 * share * parameter); // blocks once, the root twice
+
+  StateMoves expected{.to_host = moves ? share * gradient : share * parameter,
+                      .to_kernels = moves || mixed ? 0 : share * parameter};
+  StateMoves on_host = expected;
+  if (state == Residence::file) {
+    on_host.read = on_host.written = state_file;
+    on_host.requests = host.update_moves.requests;
+    CHECK(host.update_moves.requests > 0);
+  }
+  CHECK(host.update_moves == on_host);
+  expected.written = file + (state == Residence::file ? state_file : 0);
+  expected.read = expected.written - (mixed ? file : 0);
+  expected.requests = chunks * ((mixed ? 1 : 2) + (state == Residence::file ? 2 : 0));
+  CHECK(filed.update_moves == expected);
+
+  CHECK(host.memory_bytes()[MemoryCategory::parameters] == share * parameter);
+  CHECK(filed.memory_bytes()[MemoryCategory::parameters] == 0);
+  CHECK(filed.file_bytes == file + (state == Residence::file ? state_file : 0));
+}
+
+TEST_CASE("parameters are moved where ranks keep shares of them", "[train][offload]") {
+  for (Index const stage : {0, 1, 2}) {
+    RunConfig config = config_of(RecipeName::fp32, Residence::kernels, 4096, 2, stage);
+    config.parallel.offload_parameters = Residence::host;
+    CHECK_THROWS_AS(plan_run(config, 0, 2), InputError);
+  }
+}
+
 TEST_CASE("a rank that owns nothing moves nothing", "[train][offload]") {
   RunConfig config = config_of(RecipeName::mixed16, Residence::file, 4096, 8, 1);
   config.parallel.partition = StatePartition::inter_layer;

@@ -20,15 +20,6 @@ std::uint64_t bytes_of(StoredVector const& vector) {
 
 std::byte* bytes_in(StoredVector const& vector) { return static_cast<std::byte*>(vector.data); }
 
-/// Elements at the begin of pinned memory, which kernels reach as they reach their own.
-StoredVector elements_in(std::span<std::byte> memory, Storage storage, Index count) {
-  StoredVector vector;
-  vector.data = memory.data();
-  vector.size = count;
-  vector.storage = storage;
-  return vector;
-}
-
 /// What a file request has of so many elements.
 std::uint64_t request_bytes(Index elements) {
   return file_footprint(static_cast<std::uint64_t>(elements) * sizeof(float));
@@ -53,9 +44,9 @@ OptimizerState::OptimizerState(ExecutionSpace const& exec, MemoryLedger& ledger,
 
 void OptimizerState::allocate(MemoryLedger& ledger) {
   Index const elements = m_layout->share_elements(), vectors = optimizer_vectors(*m_layout);
-  bool const with_kernels = !m_plan->moves_optimizer(), copies = m_layout->types.gradient_copy;
+  bool const copies = m_layout->types.gradient_copy;
   std::uint64_t const vector_bytes = memory_footprint(static_cast<std::uint64_t>(elements) * sizeof(float));
-  if (with_kernels) {
+  if (!m_plan->moves_optimizer()) {
     Index const all = vectors + Index{copies};
     m_memory =
         Allocation(ledger, MemoryCategory::optimizer, "optimizer", static_cast<std::uint64_t>(all) * vector_bytes);
@@ -63,7 +54,6 @@ void OptimizerState::allocate(MemoryLedger& ledger) {
     for (Index vector = 0; vector < vectors; ++vector)
       m_vectors.push_back(arena.vector<float>("optimizer state", elements));
     if (copies) m_gradient_copy = arena.vector<float>("gradients in fp32", elements);
-    return;
   }
   if (m_plan->optimizer == Residence::host) {
     m_host = PinnedMemory(ledger, "optimizer", static_cast<std::uint64_t>(vectors) * vector_bytes,
@@ -71,13 +61,22 @@ void OptimizerState::allocate(MemoryLedger& ledger) {
     for (Index vector = 0; vector < vectors; ++vector)
       m_vectors.push_back(elements_in(m_host.take(vector_bytes), Storage::fp32, elements).as<float>());
   }
+  if (!m_plan->has_chunks()) return;
   ChunkMemory const memory = chunk_memory(*m_plan, *m_layout, m_gradients);
   m_moving = PinnedMemory(ledger, "offload chunks", memory.total());
   std::span<std::byte> rest = from_file_alignment(m_moving.take(m_moving.capacity()));
-  for (Slot& slot : m_slots) slot.vectors = aligned_part(rest, memory.vectors);
+  for (Slot& slot : m_slots) {
+    slot.vectors = aligned_part(rest, memory.vectors);
+    slot.parameters = aligned_part(rest, memory.filed_parameters);
+  }
   m_moved_gradient = aligned_part(rest, memory.gradient);
   m_moved_copy = aligned_part(rest, memory.gradient_copy);
   m_moved_parameters = aligned_part(rest, memory.parameters);
+}
+
+std::span<std::byte> OptimizerState::parameter_request(std::span<std::byte> memory, StateChunk const& chunk) const {
+  auto const elements = static_cast<std::uint64_t>(chunk.range.size());
+  return memory.first(file_footprint(elements * bytes_per_value(m_layout->types.parameters)));
 }
 
 std::span<std::byte> OptimizerState::request(Slot const& slot, StateChunk const& chunk) const {
@@ -110,50 +109,88 @@ void OptimizerState::bring(Slot& slot, StateChunk const& chunk, bool is_counted)
   ++m_moved.requests;
 }
 
+/// Asks for a chunk of parameters in a file, if the update reads them.
+void OptimizerState::bring_parameters(Slot& slot, StateChunk const& chunk, ParameterShares& parameters) {
+  if (!parameters.in_file() || m_layout->types.master) return;
+  std::span<std::byte> const bytes = parameter_request(slot.parameters, chunk);
+  slot.parameters_ready = parameters.read(chunk.group, chunk.range, bytes);
+  m_moved.read += bytes.size();
+  ++m_moved.requests;
+}
+
+/// A copy on the host.
+StoredVector OptimizerState::bring_here(StoredVector const& from, std::span<std::byte> memory) {
+  std::span<std::byte> const here = memory.first(bytes_of(from));
+  copy_to_pinned(m_exec, bytes_in(from), here);
+  m_moved.to_host += here.size();
+  return elements_in(here, from.storage, from.size);
+}
+
+/// Where the update of a chunk reads and writes parameters.
+StoredVector OptimizerState::parameters_in(Slot& slot, StateChunk const& part, Shares const& shares) {
+  auto const& [group, range] = part;
+  ParameterShares& parameters = *shares.parameters;
+  bool const is_new = m_layout->types.master; // nothing is read
+  StoredVector chunk;
+  if (parameters.in_file()) {
+    parameters.wait(std::exchange(slot.parameters_ready, 0));
+    chunk = elements_in(slot.parameters, m_layout->types.parameters, range.size());
+    if (is_new) set_to_zero(m_exec, chunk); // padding, which no update writes
+  } else {
+    chunk = parameters.share(group).part(range.begin, range.size());
+  }
+  if (m_plan->moves_parameters()) {
+    if (!m_plan->moves_optimizer()) { // kernels work on what lies on the host
+      m_moved.to_host += bytes_of(chunk);
+      m_moved.to_kernels += is_new ? 0 : bytes_of(chunk);
+    }
+    return chunk;
+  }
+  if (!m_plan->moves_optimizer()) return chunk;
+  if (!is_new) return bring_here(chunk, m_moved_parameters);
+  chunk = elements_in(m_moved_parameters, chunk.storage, chunk.size);
+  set_to_zero(m_exec, chunk);
+  return chunk;
+}
+
 /// Everything is there when kernels that are enqueued from now on begin.
 OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& part, Shares const& shares) {
   auto const& [group, range] = part;
   Index const size = range.size();
-  Chunk chunk{group, range,
-              {},    shares.gradients(group).part(range.begin, size),
-              {},    shares.parameters(group).part(range.begin, size)};
+  Chunk chunk{group, range, {}, shares.gradients(group).part(range.begin, size), {}, {}};
+  wait(std::exchange(slot.ready, 0));
   for (Index vector = 0; vector < optimizer_vectors(*m_layout); ++vector)
     chunk.vectors.push_back(
         in_file() ? elements_in(slot.vectors.subspan(static_cast<std::uint64_t>(vector) * request_bytes(size)),
                                 Storage::fp32, size)
                         .as<float>()
                   : resident(vector, group, range));
+  chunk.parameters = parameters_in(slot, part, shares);
   if (!m_plan->moves_optimizer()) {
     if (m_layout->types.gradient_copy)
       chunk.gradient_copy =
           StoredVector(m_gradient_copy).part(m_layout->share_offset(group) + range.begin, size).as<float>();
     return chunk;
   }
-  wait(std::exchange(slot.ready, 0));
-  auto const bring_here = [&](StoredVector& vector, std::span<std::byte> memory) {
-    std::span<std::byte> const here = memory.first(bytes_of(vector));
-    copy_to_pinned(m_exec, bytes_in(vector), here);
-    m_moved.to_host += here.size();
-    vector = elements_in(here, vector.storage, vector.size);
-  };
-  bring_here(chunk.gradient, m_moved_gradient);
-  if (m_layout->types.master) {
-    chunk.parameters = elements_in(m_moved_parameters, chunk.parameters.storage, size);
-    set_to_zero(m_exec, chunk.parameters); // padding, which no update writes
-  } else {
-    bring_here(chunk.parameters, m_moved_parameters);
-  }
+  chunk.gradient = bring_here(chunk.gradient, m_moved_gradient);
   if (m_layout->types.gradient_copy) chunk.gradient_copy = elements_in(m_moved_copy, Storage::fp32, size).as<float>();
   wait_for_kernels(m_exec, "trainstone::parallel::update: the host updates the parameters");
   return chunk;
 }
 
-void OptimizerState::take_back(Slot const& slot, StateChunk const& part, Chunk const& worked, Shares const& shares) {
-  if (!m_plan->moves_optimizer()) return;
-  StoredVector const home = shares.parameters(part.group).part(part.range.begin, part.range.size());
-  copy_from_pinned(m_exec, {bytes_in(worked.parameters), bytes_of(worked.parameters)}, bytes_in(home));
-  m_moved.to_kernels += bytes_of(home);
-  if (in_file()) wait_for_kernels(m_exec, "trainstone::parallel::update: the state goes to a file");
+void OptimizerState::take_back(Slot& slot, StateChunk const& part, Chunk const& worked, Shares const& shares) {
+  if (m_plan->moves_optimizer() && !m_plan->moves_parameters()) {
+    StoredVector const home = shares.parameters->share(part.group).part(part.range.begin, part.range.size());
+    copy_from_pinned(m_exec, {bytes_in(worked.parameters), bytes_of(worked.parameters)}, bytes_in(home));
+    m_moved.to_kernels += bytes_of(home);
+  }
+  if (m_plan->has_file()) wait_for_kernels(m_exec, "trainstone::parallel::update: the state goes to a file");
+  if (shares.parameters->in_file()) {
+    std::span<std::byte> const bytes = parameter_request(slot.parameters, part);
+    slot.parameters_ready = shares.parameters->write(part.group, part.range, bytes);
+    m_moved.written += bytes.size();
+    ++m_moved.requests;
+  }
   std::span<std::byte> const bytes = request(slot, part);
   if (bytes.empty()) return;
   m_last = m_queue->write(place(0, part.group, part.range.begin), bytes);
@@ -168,8 +205,10 @@ void OptimizerState::update(Index first, Index last, Shares const& shares,
   bool const is_all = first == 0 && last + 1 == std::ssize(m_layout->groups);
   bool const was_ahead = std::exchange(m_is_ahead, false) && is_all;
   if (in_file() && !chunks.empty() && !was_ahead) bring(slot_of(0), chunks[0], !is_all);
+  if (!chunks.empty()) bring_parameters(slot_of(0), chunks[0], *shares.parameters);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (in_file() && i + 1 < chunks.size()) bring(slot_of(i + 1), chunks[i + 1], true);
+    if (i + 1 < chunks.size()) bring_parameters(slot_of(i + 1), chunks[i + 1], *shares.parameters);
     Chunk const chunk = chunk_in(slot_of(i), chunks[i], shares);
     work(chunk);
     take_back(slot_of(i), chunks[i], chunk, shares);

@@ -9,6 +9,7 @@
 #include "core/file_queue.hpp"
 #include "core/memory.hpp"
 #include "core/stored.hpp"
+#include "parallel/engine/parameter_shares.hpp"
 #include "parallel/plan/offload_plan.hpp"
 
 #include <array>
@@ -36,9 +37,10 @@ public:
     Vector<float> gradient_copy; ///< room for it; empty if the plan has none
     StoredVector parameters;
   };
-  /// This rank's shares, in the memory of kernels.
+  /// This rank's shares: gradients with the kernels, parameters wherever they lie.
   struct Shares {
-    std::function<StoredVector(Index group)> gradients, parameters;
+    std::function<StoredVector(Index group)> gradients;
+    ParameterShares* parameters;
   };
   /// Hands the chunks of groups [first, last] to `work`, in order: all that work is enqueued on the instance given
   /// there reads and writes. What is elsewhere is brought before and taken back afterwards, while other chunks are in
@@ -67,10 +69,11 @@ public:
   ScratchFile const* file() const { return m_file ? &*m_file : nullptr; }
 
 private:
-  /// Memory of a chunk's vectors on their way to or from a file.
+  /// Memory of what of a chunk is on its way to or from files.
   struct Slot {
-    std::span<std::byte> vectors;
-    FileQueue::Ticket ready = 0; ///< when they are there
+    std::span<std::byte> vectors, parameters;
+    FileQueue::Ticket ready = 0;            ///< when the vectors are there
+    FileQueue::Ticket parameters_ready = 0; ///< when the parameters are there, or else their memory is free
   };
 
   bool in_file() const { return m_file.has_value(); }
@@ -78,12 +81,17 @@ private:
   std::uint64_t place(Index vector, Index group, Index begin) const {
     return file_place(*m_plan, *m_layout, group, vector, begin);
   }
+  /// A chunk's parameters, in memory for them.
+  std::span<std::byte> parameter_request(std::span<std::byte> memory, StateChunk const& chunk) const;
   /// All vectors of a chunk.
   std::span<std::byte> request(Slot const& slot, StateChunk const& chunk) const;
   void allocate(MemoryLedger& ledger);
   void bring(Slot& slot, StateChunk const& chunk, bool is_counted);
+  void bring_parameters(Slot& slot, StateChunk const& chunk, ParameterShares& parameters);
+  StoredVector parameters_in(Slot& slot, StateChunk const& chunk, Shares const& shares);
+  StoredVector bring_here(StoredVector const& from, std::span<std::byte> memory);
   Chunk chunk_in(Slot& slot, StateChunk const& chunk, Shares const& shares);
-  void take_back(Slot const& slot, StateChunk const& chunk, Chunk const& worked, Shares const& shares);
+  void take_back(Slot& slot, StateChunk const& chunk, Chunk const& worked, Shares const& shares);
   void wait(FileQueue::Ticket ticket) const;
   Vector<float> resident(Index vector, Index group, Range const& range) const;
 

@@ -12,7 +12,7 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace const& communication,
                                      MeshCommunicators& communicators, ExecutionQueue& queue, GatherPlan const& gathers,
-                                     StateLayout const& layout, StateMemory& parameters, StateMemory* slots,
+                                     StateLayout const& layout, ParameterShares& parameters, StateMemory* slots,
                                      std::vector<StoredVector> const& scratch,
                                      std::vector<std::span<std::byte>> const& staging)
     : m_exec(exec),
@@ -45,11 +45,6 @@ ParameterGatherer::ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace 
   m_first.push_back(m_gathers.size());
 }
 
-StoredVector ParameterGatherer::share(Index group) const {
-  return m_parameters->part(m_layout->share_begin(group, m_layout->keeps_shares_of_parameters()),
-                            m_layout->share(group).size());
-}
-
 StoredVector ParameterGatherer::whole(Index unit, Index slot) const {
   ParameterUnit const& entry = m_layout->units[at(unit)];
   if (m_layout->serves()) { // its shares of the unit's groups lie side by side
@@ -80,8 +75,9 @@ void ParameterGatherer::gather(Index unit, Index slot) {
   ParameterUnit const& entry = m_layout->units[at(unit)];
   for (Index group = entry.first_group; group <= entry.last_group; ++group)
     if (Range const share = m_layout->share(group); !share.empty())
-      accumulate(m_exec, Write::overwrite, this->share(group),
+      accumulate(m_exec, Write::overwrite, m_parameters->taken(group),
                  whole_group(group, slot).part(share.begin, share.size()));
+  m_parameters->release(unit);
   for (Execution& one : executions(unit, slot)) m_queue->start(one);
 }
 

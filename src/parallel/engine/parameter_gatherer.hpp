@@ -6,6 +6,7 @@
 
 #include "comm/execution/execution_queue.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
+#include "parallel/engine/parameter_shares.hpp"
 #include "parallel/engine/state_memory.hpp"
 #include "parallel/plan/gather_plan.hpp"
 #include "parallel/plan/state_layout.hpp"
@@ -17,17 +18,17 @@ namespace trainstone {
 
 class ParameterGatherer {
 public:
-  /// \param[in] parameters  all (layout.elements()), or this rank's shares, if parameters are sharded
+  /// \param[in] parameters  all, or this rank's shares, if parameters are sharded
   /// \param[in] slots       of gathers.slots times the largest unit; else null
   /// \param[in] scratch, staging  one per gather in flight: gathers.in_flight()
   /// \param[in] exec, communication  of the kernels that use parameters, and of the gathers
   /// Everything referred to must outlive the object. Collective.
   ParameterGatherer(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
                     ExecutionQueue& queue, GatherPlan const& gathers, StateLayout const& layout,
-                    StateMemory& parameters, StateMemory* slots, std::vector<StoredVector> const& scratch,
+                    ParameterShares& parameters, StateMemory* slots, std::vector<StoredVector> const& scratch,
                     std::vector<std::span<std::byte>> const& staging);
 
-  /// Starts to gather a unit into a slot, if parameters are sharded.
+  /// Starts to gather a unit into a slot, if parameters are sharded. Shares that lie in a file were fetched.
   void gather(Index unit, Index slot);
   /// Afterwards the unit in the slot is complete for work enqueued on exec.
   void wait_gathered(Index unit, Index slot) { wait(unit, slot); }
@@ -44,8 +45,6 @@ public:
   /// Publishes what is old, and waits.
   void finish();
 
-  /// This rank's share of a group.
-  StoredVector share(Index group) const;
   /// Room for a whole unit, if parameters are sharded; else the unit itself.
   StoredVector whole(Index unit, Index slot = 0) const;
   /// A group's place in its unit's.
@@ -66,7 +65,7 @@ private:
   ExecutionQueue* m_queue;
   GatherPlan const* m_plan;
   StateLayout const* m_layout;
-  StateMemory* m_parameters;
+  ParameterShares* m_parameters;
   StateMemory* m_slots;
   std::vector<Execution> m_gathers;   ///< of every unit, for every slot of scratch, or for its own; empty on one rank
   std::vector<std::size_t> m_first;   ///< by unit: of these

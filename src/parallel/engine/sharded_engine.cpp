@@ -55,9 +55,9 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_layout(&plan.layout),
       m_table(&table),
       m_communicators(communicators_of_first(world, m_layout->mesh)),
-      m_parameters(
-          exec, m_layout->sharding.parameters ? nullptr : sharers(m_communicators.front(), plan.gathers.sharers()),
-          ledger, MemoryCategory::parameters, "parameters", m_layout->types.parameters, m_layout->parameter_elements()),
+      m_parameters(exec,
+                   m_layout->sharding.parameters ? nullptr : sharers(m_communicators.front(), plan.gathers.sharers()),
+                   ledger, plan.offload, plan.layout),
       m_slots(m_layout->sharding.parameters
                   ? StateMemory(exec, sharers(m_communicators.front(), plan.gathers.sharers()), ledger,
                                 MemoryCategory::buffers, "gather slots", m_layout->types.parameters,
@@ -154,6 +154,7 @@ void ShardedEngine::execute(Instruction const& one) {
   NoProgress const busy(m_busy);
   bool const waits = one.act == Act::wait;
   switch (waits ? one.started : one.act) {
+  case Act::fetch: return waits ? wait_fetched(one.slot) : fetch(one.subject, one.slot);
   case Act::gather:
     return waits ? gatherer().wait_gathered(one.subject, one.slot) : gatherer().gather(one.subject, one.slot);
   case Act::publish: return waits ? gatherer().wait_published(one.subject) : gatherer().publish(one.subject, one.slot);
@@ -191,8 +192,7 @@ void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const
 }
 
 void ShardedEngine::update(Index first, Index last, OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
-  OptimizerState::Shares const shares{[this](Index group) { return reducer().share(group); },
-                                      [this](Index group) { return gatherer().share(group); }};
+  OptimizerState::Shares const shares{[this](Index group) { return reducer().share(group); }, &m_parameters};
   m_state.update(first, last, shares, [&](OptimizerState::Chunk const& chunk) { update(chunk, optimizer, numbers); });
 }
 
@@ -271,6 +271,14 @@ void ShardedEngine::update_what_is_there() {
   }
 }
 
+void ShardedEngine::fetch(Index unit, Index slot) {
+  m_parameters.fetch(unit, slot, [this] { m_queue.progress(); });
+}
+
+void ShardedEngine::wait_fetched(Index slot) {
+  m_parameters.wait_fetched(slot, [this] { m_queue.progress(); });
+}
+
 void ShardedEngine::outdate_parameters() {
   for (Exchanges& exchanges : m_exchanges) exchanges.gatherer.outdate();
 }
@@ -280,6 +288,7 @@ void ShardedEngine::finish() {
   reducer().finish();
   m_queue.wait_all();
   m_state.finish();
+  m_parameters.finish();
   if (m_exchanges.size() == 1) gatherer().finish(); // of several partners, most have no use for parameters now
 }
 

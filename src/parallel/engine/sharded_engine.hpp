@@ -16,6 +16,7 @@
 #include "parallel/engine/optimizer_state.hpp"
 #include "parallel/engine/optimizer_update.hpp"
 #include "parallel/engine/parameter_gatherer.hpp"
+#include "parallel/engine/parameter_shares.hpp"
 #include "parallel/engine/stage_exchange.hpp"
 #include "parallel/engine/tensor_exchange.hpp"
 #include "parallel/plan/shard_plan.hpp"
@@ -106,11 +107,13 @@ public:
                   std::function<void(Range const& piece, Vector<float> const& values)> const& look) const;
   /// Hands every group in turn, whole, to `read`, but on servers; collective.
   void read_parameters(std::function<void(Index group, ConstStoredVector whole)> const& read);
-  /// What updates have moved between kernels, host and file, and the seconds in which they waited for the file.
+  /// What updates and gathers have moved between kernels, host and files, and the seconds in which they waited for
+  /// files.
   OptimizerState const& optimizer_state() const { return m_state; }
+  ParameterShares const& parameter_shares() const { return m_parameters; }
   /// This rank's share of the parameters of a group, of their master copy (fp32: the parameters themselves), and of
   /// the group's summed gradient. The optimizer's vectors must lie with the kernels.
-  StoredVector parameter_share(Index group) const { return gatherer().share(group); }
+  StoredVector parameter_share(Index group) const { return m_parameters.share(group); }
   Vector<float> master_share(Index group) const;
   /// This rank's share of a vector that the optimizer keeps, one of plan().layout.moments.
   Vector<float> moment_share(Index moment, Index group) const;
@@ -167,6 +170,8 @@ private:
   void update(OptimizerState::Chunk const& chunk, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
   void wait_reduced(Index bucket);
   void update_what_is_there();
+  void fetch(Index unit, Index slot);
+  void wait_fetched(Index slot);
   void update_unit(Index unit);
   void connect_stages(Arena& buffers, PinnedMemory& pinned);
 
@@ -175,7 +180,8 @@ private:
   StateLayout const* m_layout;
   ParameterTable const* m_table;
   std::deque<MeshCommunicators> m_communicators; ///< by partners
-  StateMemory m_parameters, m_slots, m_gradients, m_fresh_gradients;
+  mutable ParameterShares m_parameters;          ///< which brings those to memory that are looked at
+  StateMemory m_slots, m_gradients, m_fresh_gradients;
   OptimizerState m_state;
   ExecutionQueue m_queue;
   ExchangeMemory m_exchange_memory;

@@ -11,7 +11,7 @@ void ShardedEngine::clear_moments() {
 }
 
 Vector<float> ShardedEngine::master_share(Index group) const {
-  return m_layout->types.master ? m_state.share(0, group) : gatherer().share(group).as<float>();
+  return m_layout->types.master ? m_state.share(0, group) : m_parameters.share(group).as<float>();
 }
 
 Vector<float> ShardedEngine::moment_share(Index moment, Index group) const {
@@ -22,7 +22,7 @@ void ShardedEngine::read_state(Index vector, Index group, Range range,
                                std::function<void(Range const&, Vector<float> const&)> const& look) const {
   if (vector > 0 || m_layout->types.master)
     return m_state.read(vector - 1 + Index{m_layout->types.master}, group, range, look);
-  if (!range.empty()) look(range, gatherer().share(group).part(range.begin, range.size()).as<float>());
+  if (!range.empty()) look(range, m_parameters.share(group, range).as<float>());
 }
 
 void ShardedEngine::set_parameters(std::function<void(Index, Range, Vector<float>)> const& fill) {
@@ -39,13 +39,15 @@ void ShardedEngine::fill_vector(Index vector, Index group,
   Range const share = m_layout->share(group);
   bool const has_master = m_layout->types.master;
   if (vector == 0 && !has_master) {
-    if (!share.empty()) fill(0, group, share, gatherer().share(group).as<float>());
-    return;
+    if (!share.empty()) fill(0, group, share, m_parameters.share(group).as<float>());
+    return m_parameters.put_back(group);
   }
+  StoredVector const parameters = vector == 0 ? m_parameters.share(group) : StoredVector();
   m_state.write(vector - 1 + Index{has_master}, group, [&](Range const& piece, Vector<float> const& values) {
     fill(vector, group, {share.begin + piece.begin, share.begin + piece.end}, values);
-    if (vector == 0) cast(m_exec, ConstStoredVector(values), gatherer().share(group).part(piece.begin, piece.size()));
+    if (vector == 0) cast(m_exec, ConstStoredVector(values), parameters.part(piece.begin, piece.size()));
   });
+  if (vector == 0) m_parameters.put_back(group);
 }
 
 void ShardedEngine::set_vectors(Index count, std::function<void(Index, Index, Range, Vector<float>)> const& fill) {
@@ -83,7 +85,7 @@ void ShardedEngine::broadcast_state() {
                 Operation::sum, values, Vector<float>(),
                 {.purpose = Purpose::start, .persistent = false, .staging = reducer().idle_staging()})
           .run();
-    if (m_layout->types.master) cast(m_exec, ConstStoredVector(state.front()), gatherer().share(group));
+    if (m_layout->types.master) cast(m_exec, ConstStoredVector(state.front()), m_parameters.share(group));
   }
 }
 
@@ -91,13 +93,19 @@ void ShardedEngine::read_parameters(std::function<void(Index, ConstStoredVector)
   finish();
   if (m_layout->serves()) return; // every worker has them
   NoProgress const busy(m_busy);
+  ParameterShares::Uncounted const uncounted(m_parameters);
   Index const units = std::ssize(m_layout->units), slots = m_plan->gathers.slots;
+  auto const gather = [&](Index unit, Index slot) {
+    fetch(unit, 0);
+    wait_fetched(0);
+    gatherer().gather(unit, slot);
+  };
   for (Index u = 0; u < units; ++u) {
     Index const slot = slots == 0 ? 0 : u % slots;
     if (slots > 0) {
-      if (u == 0 || slots == 1) gatherer().gather(u, slot);
+      if (u == 0 || slots == 1) gather(u, slot);
       gatherer().wait_gathered(u, slot);
-      if (slots > 1 && u + 1 < units) gatherer().gather(u + 1, (u + 1) % slots); // while this one is read
+      if (slots > 1 && u + 1 < units) gather(u + 1, (u + 1) % slots); // while this one is read
     }
     ParameterUnit const& unit = m_layout->units[static_cast<std::size_t>(u)];
     for (Index g = unit.first_group; g <= unit.last_group; ++g) read(g, gatherer().whole_group(g, slot));

@@ -8,6 +8,14 @@ void set_to_zero(ExecutionSpace const& exec, StoredVector vector) {
   Kokkos::deep_copy(exec, Vector<unsigned char>(static_cast<unsigned char*>(vector.data), bytes), 0);
 }
 
+StoredVector elements_in(std::span<std::byte> pinned, Storage storage, Index count) {
+  StoredVector vector;
+  vector.data = pinned.data();
+  vector.size = count;
+  vector.storage = storage;
+  return vector;
+}
+
 StateMemory::StateMemory(ExecutionSpace const& exec, Communicator const* sharers, MemoryLedger& ledger,
                          MemoryCategory category, std::string const& label, Storage storage, Index elements) {
   std::uint64_t const bytes = memory_footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));

@@ -7,13 +7,18 @@
 #include "core/memory.hpp"
 #include "core/stored.hpp"
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace trainstone {
 
 /// All elements become 0; enqueued on exec.
 void set_to_zero(ExecutionSpace const& exec, StoredVector vector);
+
+/// Elements at the begin of pinned memory, which kernels reach as they reach their own.
+StoredVector elements_in(std::span<std::byte> pinned, Storage storage, Index count);
 
 class StateMemory {
 public:

@@ -113,10 +113,11 @@ struct ParallelConfig {
   StageCut stage_cut = StageCut::even;
   std::vector<std::int64_t> stages = {}; ///< blocks of each stage, of StageCut::listed
 
-  Residence offload_optimizer = Residence::kernels; ///< where the optimizer's state lies
-  double offload_chunk_bytes = 16.0 * 1024 * 1024;  ///< of a vector in fp32, that an update moves at a time
-  std::string offload_folder = {};                  ///< of files; empty: the system's for such files
-  DirectIo direct_io = DirectIo::automatic;         ///< of files
+  Residence offload_optimizer = Residence::kernels;  ///< where the optimizer's state lies
+  Residence offload_parameters = Residence::kernels; ///< where a rank's shares of sharded parameters lie
+  double offload_chunk_bytes = 16.0 * 1024 * 1024;   ///< of a vector in fp32, that an update moves at a time
+  std::string offload_folder = {};                   ///< of files; empty: the system's for such files
+  DirectIo direct_io = DirectIo::automatic;          ///< of files
 
   /// Slices of every layer.
   constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }

@@ -47,9 +47,29 @@ void add_optimizer(std::vector<MemoryItem>& items, ShardPlan const& plan) {
     if (layout.types.master) add("master parameters", 1);
     if (layout.types.gradient_copy && !offload.moves_optimizer()) add("gradients in fp32", 1);
   }
-  if (!offload.moves_optimizer()) return;
+  if (!offload.has_chunks()) return;
   items.push_back({MemoryCategory::buffers, "offload chunks",
                    chunk_memory(offload, layout, plan.reductions.storage).total(), Residence::host});
+}
+
+/// All of them, or this rank's shares, wherever they lie.
+void add_parameters(std::vector<MemoryItem>& items, ShardPlan const& plan) {
+  StateLayout const& layout = plan.layout;
+  Storage const storage = layout.types.parameters;
+  switch (plan.offload.parameters) {
+  case Residence::kernels:
+    return add_memory(items, MemoryCategory::parameters, "parameters", layout.parameter_elements(), storage,
+                      layout.sharding.parameters ? std::nullopt : plan.gathers.sharers());
+  case Residence::host:
+    items.push_back(
+        {MemoryCategory::parameters, "parameters", bytes_of(layout.share_elements(), storage), Residence::host});
+    return;
+  case Residence::file:
+    items.push_back({MemoryCategory::buffers, "fetch slots",
+                     static_cast<std::uint64_t>(fetch_slots) * largest_fetch(layout) + file_alignment,
+                     Residence::host});
+    return;
+  }
 }
 
 } // namespace
@@ -60,8 +80,7 @@ std::vector<MemoryItem> engine_memory(ShardPlan const& plan) {
   GatherPlan const& gathers = plan.gathers;
   std::vector<MemoryItem> items;
   bool const sharded = layout.sharding.parameters;
-  add_memory(items, MemoryCategory::parameters, "parameters", layout.parameter_elements(), layout.types.parameters,
-             sharded ? std::nullopt : gathers.sharers());
+  add_parameters(items, plan);
   add_memory(items, MemoryCategory::gradients, "gradients", reductions.kept_elements(layout), reductions.storage,
              reductions.sharers_of_kept());
   add_optimizer(items, plan);

@@ -9,7 +9,13 @@ namespace {
 
 std::uint64_t bytes_of(Index elements, std::size_t each) { return static_cast<std::uint64_t>(elements) * each; }
 
-Index in_units(Index elements) { return (elements + chunk_unit - 1) / chunk_unit * chunk_unit; }
+Index round_up(Index elements, Index unit) { return (elements + unit - 1) / unit * unit; }
+
+/// Elements of which a chunk has a multiple: whole blocks of a file, of all vectors that lie in one.
+Index unit_of_chunks(Residence parameters, StateLayout const& layout) {
+  if (parameters != Residence::file) return chunk_unit;
+  return static_cast<Index>(file_alignment / bytes_per_value(layout.types.parameters));
+}
 
 Index largest_share(StateLayout const& layout) {
   Index most = 0;
@@ -22,7 +28,24 @@ std::uint64_t vector_bytes(StateLayout const& layout, Index group) {
   return file_footprint(bytes_of(layout.share(group).size(), sizeof(float)));
 }
 
+/// What the parameters of a share take in theirs.
+std::uint64_t parameter_bytes(StateLayout const& layout, Index group) {
+  return file_footprint(bytes_of(layout.share(group).size(), bytes_per_value(layout.types.parameters)));
+}
+
+std::uint64_t chunks_of_groups(OffloadPlan const& plan, StateLayout const& layout) {
+  std::uint64_t chunks = 0;
+  for (Index group = 0; group < std::ssize(layout.groups); ++group)
+    chunks += static_cast<std::uint64_t>((layout.share(group).size() + plan.chunk - 1) / plan.chunk);
+  return chunks;
+}
+
 } // namespace
+
+StateMoves operator+(StateMoves const& moves, StateMoves const& more) {
+  return {moves.to_host + more.to_host, moves.to_kernels + more.to_kernels, moves.read + more.read,
+          moves.written + more.written, moves.requests + more.requests};
+}
 
 StateMoves operator-(StateMoves const& later, StateMoves const& earlier) {
   return {later.to_host - earlier.to_host, later.to_kernels - earlier.to_kernels, later.read - earlier.read,
@@ -39,13 +62,15 @@ StateMoves operator/(StateMoves const& moves, std::uint64_t parts) {
           moves.requests / parts};
 }
 
-OffloadPlan make_offload_plan(Residence optimizer, double chunk_bytes, std::string const& folder, DirectIo direct_io,
-                              StateLayout const& layout) {
-  OffloadPlan plan{.optimizer = optimizer, .folder = folder, .direct_io = direct_io};
-  Index const most = std::max(chunk_unit, in_units(largest_share(layout))); // a rank may own nothing
-  auto const vectors = static_cast<double>(std::max<Index>(1, optimizer_vectors(layout)));
-  double const wanted =
-      std::ceil(chunk_bytes / vectors / static_cast<double>(file_alignment)) * static_cast<double>(chunk_unit);
+OffloadPlan make_offload_plan(Residence optimizer, Residence parameters, double chunk_bytes, std::string const& folder,
+                              DirectIo direct_io, StateLayout const& layout) {
+  OffloadPlan plan{.optimizer = optimizer, .parameters = parameters, .folder = folder, .direct_io = direct_io};
+  Index const unit = unit_of_chunks(parameters, layout);
+  Index const most = std::max(unit, round_up(largest_share(layout), unit)); // a rank may own nothing
+  Index const moved = (plan.moves_optimizer() ? optimizer_vectors(layout) : 0) + (plan.moves_parameters() ? 1 : 0);
+  auto const vectors = static_cast<double>(std::max<Index>(1, moved));
+  double const bytes_of_unit = static_cast<double>(unit) * sizeof(float);
+  double const wanted = std::ceil(chunk_bytes / vectors / bytes_of_unit) * static_cast<double>(unit);
   plan.chunk = wanted < static_cast<double>(most) ? static_cast<Index>(wanted) : most;
   return plan;
 }
@@ -53,7 +78,7 @@ OffloadPlan make_offload_plan(Residence optimizer, double chunk_bytes, std::stri
 std::vector<Range> chunks_of(OffloadPlan const& plan, Range range) {
   std::vector<Range> parts;
   if (range.empty()) return parts;
-  if (!plan.moves_optimizer()) return {range};
+  if (!plan.has_chunks()) return {range};
   for (Index begin = range.begin; begin < range.end;) {
     Index const end = std::min(range.end, (begin / plan.chunk + 1) * plan.chunk);
     parts.push_back({begin, end});
@@ -87,27 +112,74 @@ std::uint64_t file_bytes(StateLayout const& layout) {
   return static_cast<std::uint64_t>(optimizer_vectors(layout)) * bytes;
 }
 
+std::uint64_t parameter_place(StateLayout const& layout, Index group, Index begin) {
+  std::uint64_t place = 0;
+  for (Index before = 0; before < group; ++before) place += parameter_bytes(layout, before);
+  return place + bytes_of(begin, bytes_per_value(layout.types.parameters));
+}
+
+std::uint64_t parameter_file_bytes(StateLayout const& layout) {
+  return parameter_place(layout, std::ssize(layout.groups), 0);
+}
+
+std::uint64_t fetched_bytes(StateLayout const& layout, Index unit) {
+  auto const& [name, first, last, offset, padded] = layout.units[static_cast<std::size_t>(unit)];
+  return parameter_place(layout, last + 1, 0) - parameter_place(layout, first, 0);
+}
+
+std::uint64_t largest_fetch(StateLayout const& layout) {
+  std::uint64_t most = 0;
+  for (Index unit = 0; unit < std::ssize(layout.units); ++unit) most = std::max(most, fetched_bytes(layout, unit));
+  return most;
+}
+
 ChunkMemory chunk_memory(OffloadPlan const& plan, StateLayout const& layout, Storage gradients) {
   auto const vector = file_footprint(bytes_of(plan.chunk, sizeof(float)));
-  bool const in_file = plan.optimizer == Residence::file;
-  return {.vectors = in_file ? static_cast<std::uint64_t>(optimizer_vectors(layout)) * vector : 0,
-          .gradient = file_footprint(bytes_of(plan.chunk, bytes_per_value(gradients))),
-          .gradient_copy = layout.types.gradient_copy ? vector : 0,
-          .parameters = file_footprint(bytes_of(plan.chunk, bytes_per_value(layout.types.parameters)))};
+  auto const parameters = file_footprint(bytes_of(plan.chunk, bytes_per_value(layout.types.parameters)));
+  bool const moves = plan.moves_optimizer();
+  return {.vectors =
+              plan.optimizer == Residence::file ? static_cast<std::uint64_t>(optimizer_vectors(layout)) * vector : 0,
+          .filed_parameters = plan.parameters == Residence::file ? parameters : 0,
+          .gradient = moves ? file_footprint(bytes_of(plan.chunk, bytes_per_value(gradients))) : 0,
+          .gradient_copy = moves && layout.types.gradient_copy ? vector : 0,
+          .parameters = moves && !plan.moves_parameters() ? parameters : 0};
 }
 
 StateMoves update_moves(OffloadPlan const& plan, StateLayout const& layout, Storage gradients) {
   StateMoves moves;
-  if (!plan.moves_optimizer()) return moves;
+  if (!plan.moves()) return moves;
   auto const elements = static_cast<std::uint64_t>(layout.share_elements());
   std::uint64_t const parameters = elements * bytes_per_value(layout.types.parameters);
-  moves.to_host = elements * bytes_per_value(gradients) + (layout.types.master ? 0 : parameters);
-  moves.to_kernels = parameters;
-  if (plan.optimizer != Residence::file) return moves;
-  moves.read = moves.written = file_bytes(layout);
-  if (optimizer_vectors(layout) == 0) return moves; // of an optimizer that keeps nothing
-  for (Index group = 0; group < std::ssize(layout.groups); ++group)
-    moves.requests += 2 * static_cast<std::uint64_t>((layout.share(group).size() + plan.chunk - 1) / plan.chunk);
+  std::uint64_t const old_parameters = layout.types.master ? 0 : parameters; // that an update reads
+  if (plan.moves_optimizer()) moves.to_host += elements * bytes_per_value(gradients);
+  if (plan.moves_optimizer() && !plan.moves_parameters()) {
+    moves.to_host += old_parameters;
+    moves.to_kernels += parameters;
+  } else if (!plan.moves_optimizer()) {
+    moves.to_host += parameters;
+    moves.to_kernels += old_parameters;
+  }
+  if (plan.optimizer == Residence::file && optimizer_vectors(layout) > 0) {
+    moves.read = moves.written = file_bytes(layout);
+    moves.requests = 2 * chunks_of_groups(plan, layout);
+  }
+  if (plan.parameters == Residence::file) {
+    moves.read += layout.types.master ? 0 : parameter_file_bytes(layout);
+    moves.written += parameter_file_bytes(layout);
+    moves.requests += (layout.types.master ? 1 : 2) * chunks_of_groups(plan, layout);
+  }
+  return moves;
+}
+
+StateMoves gather_moves(OffloadPlan const& plan, StateLayout const& layout, Index unit) {
+  StateMoves moves;
+  if (!plan.moves_parameters()) return moves;
+  auto const& [name, first, last, offset, padded] = layout.units[static_cast<std::size_t>(unit)];
+  for (Index group = first; group <= last; ++group)
+    moves.to_kernels += bytes_of(layout.share(group).size(), bytes_per_value(layout.types.parameters));
+  if (plan.parameters != Residence::file) return moves;
+  moves.read = fetched_bytes(layout, unit);
+  moves.requests = moves.read > 0 ? 1 : 0;
   return moves;
 }
 

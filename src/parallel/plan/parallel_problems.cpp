@@ -126,6 +126,12 @@ Found shared_problem(ParallelConfig const& parallel, CommConfig const& comm, Ind
 
 Found offload_problem(ParallelConfig const& parallel) {
   StrategyRow const& row = row_of(parallel.strategy);
+  if (parallel.offload_parameters != Residence::kernels && stage_of(parallel) < 3)
+    return problem("memory.offload_param",
+                   "memory.offload_param = \"{}\": parallel.strategy = \"{}\"{} keeps all parameters with the kernels "
+                   "of every rank; nearest legal values: none, or strategy \"zero\" with zero_stage = 3, or \"hsdp\"",
+                   to_string(parallel.offload_parameters), row.name,
+                   parallel.zero_stage > 0 ? fmt::format(" with zero_stage = {}", parallel.zero_stage) : "");
   bool const is_legal = !row.main_device && row.sharers != StateSharers::servers;
   if (parallel.offload_optimizer == Residence::kernels || is_legal) return std::nullopt;
   return problem("memory.offload_optimizer",

@@ -20,7 +20,9 @@ Ownership ownership_of(ParallelConfig const& parallel, StateLayout const& layout
 Sharding sharding_of(ParallelConfig const& parallel, Mesh const& mesh) {
   Index const stage = stage_of(parallel);
   bool const shares = mesh.shard > 1;
-  return {.parameters = stage >= 3 && shares, .gradients = stage >= 2 && shares};
+  // a rank that shares with nobody has all parameters with the kernels, unless its share lies elsewhere
+  bool const moves = parallel.offload_parameters != Residence::kernels;
+  return {.parameters = stage >= 3 && (shares || moves), .gradients = stage >= 2 && shares};
 }
 
 /// Replicas of a main device have their state from it, by the default algorithm.
@@ -72,8 +74,8 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.parts = PartTable(table, options);
   plan.tensor = make_tensor_plan(choice, layout, plan.parts, stream);
   plan.pipeline = make_pipeline_plan(parallel, layout, stream.own_elements(options));
-  plan.offload = make_offload_plan(parallel.offload_optimizer, parallel.offload_chunk_bytes, parallel.offload_folder,
-                                   parallel.direct_io, layout);
+  plan.offload = make_offload_plan(parallel.offload_optimizer, parallel.offload_parameters,
+                                   parallel.offload_chunk_bytes, parallel.offload_folder, parallel.direct_io, layout);
   plan.overlap = overlaps(parallel);
   return plan;
 }

@@ -21,6 +21,7 @@ std::string part_name(ShardPlan const& plan, Index part) {
 
 std::string subject_name(Act act, Index subject, ShardPlan const& plan) {
   switch (act) {
+  case Act::fetch:
   case Act::gather:
   case Act::publish:
   case Act::fold: return unit_name(plan, subject);
@@ -46,6 +47,7 @@ std::string_view to_string(Act act) {
   case Act::receive: return "receive";
   case Act::send: return "send";
   case Act::exchange: return "exchange";
+  case Act::fetch: return "fetch";
   case Act::gather: return "gather";
   case Act::forward: return "forward";
   case Act::recompute: return "recompute";

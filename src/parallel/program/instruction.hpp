@@ -24,6 +24,7 @@ enum class Act {
   receive,     ///< starts to receive what a chunk of a pipeline's stage needs: its input, or its output's gradient
   send,        ///< starts to send what a chunk has made: its output, or its input's gradient
   exchange,    ///< starts to bring together what the ranks of a tensor group have of a sum or a maximum over slices
+  fetch,       ///< starts to read this rank's shares of a unit's parameters from their file, for its gather
   gather,      ///< starts to bring the parameters of a unit together in a slot
   forward,     ///< of a part
   recompute,   ///< of a part: what its block has not kept for backward
@@ -46,21 +47,21 @@ std::string_view to_string(Act act);
 
 /// Whether an act only starts what a later wait waits for.
 constexpr bool only_starts(Act act) {
-  return act == Act::receive || act == Act::send || act == Act::exchange || act == Act::gather || act == Act::publish ||
-         act == Act::reduce || act == Act::reduce_sums;
+  return act == Act::receive || act == Act::send || act == Act::exchange || act == Act::fetch || act == Act::gather ||
+         act == Act::publish || act == Act::reduce || act == Act::reduce_sums;
 }
 
 struct Instruction {
   static constexpr Index none = -1;
 
   Act act;
-  Index subject = none; ///< a unit (gather, publish, fold, update of one unit), a part (forward, recompute, backward),
-                        ///< a bucket (reduce and the like), a MessageKind (send, receive), a SliceExchange
+  Index subject = none; ///< a unit (fetch, gather, publish, fold, update of one unit), a part (forward, recompute,
+                        ///< backward), a bucket (reduce and the like), a MessageKind (send, receive), a SliceExchange
   Index micro_batch = none; ///< among those of this rank and step
-  Index slot = none;        ///< of gathered parameters or of scratch; of exchange: the chunk of rows, of several
-  Act started = Act::wait;  ///< by wait: the act that it waits for
-  Index piece = none;       ///< of what computes: the piece of it (part_pieces() of model/part_kernels.hpp), if other
-                            ///< instructions stand between pieces; of messages: the chunk of the stage
+  Index slot = none; ///< of fetched or gathered parameters, or of scratch; of exchange: the chunk of rows, of several
+  Act started = Act::wait; ///< by wait: the act that it waits for
+  Index piece = none;      ///< of what computes: the piece of it (part_pieces() of model/part_kernels.hpp), if other
+                           ///< instructions stand between pieces; of messages: the chunk of the stage
   ActivationBuffers buffers = {}; ///< of what computes, and of messages
 
   bool operator==(Instruction const&) const = default;

@@ -28,17 +28,21 @@ struct ChunkTimes {
 
 std::vector<ChunkTimes> times_of_chunks(ShardPlan const& plan, OffloadRates const& rates, double update_of_element) {
   StateLayout const& layout = plan.layout;
-  double const copied = static_cast<double>(bytes_per_value(plan.reductions.storage) +
-                                            (layout.types.master ? 1 : 2) * bytes_per_value(layout.types.parameters));
-  bool const in_file = plan.offload.optimizer == Residence::file;
-  auto const vectors = static_cast<double>(in_file ? optimizer_vectors(layout) : 0);
+  OffloadPlan const& offload = plan.offload;
+  std::size_t const of_parameters = bytes_per_value(layout.types.parameters);
+  std::size_t copied = offload.moves_optimizer() ? bytes_per_value(plan.reductions.storage) : 0;
+  if (offload.moves_optimizer() && !offload.moves_parameters()) copied += (layout.types.master ? 1 : 2) * of_parameters;
+  auto const vectors = static_cast<double>(offload.optimizer == Residence::file ? optimizer_vectors(layout) : 0);
+  auto const footprint = [](Index elements, std::size_t each) {
+    return static_cast<double>(file_footprint(static_cast<std::uint64_t>(elements) * each));
+  };
   std::vector<ChunkTimes> times;
   for (StateChunk const& chunk : update_chunks(plan.offload, layout, 0, std::ssize(layout.groups) - 1)) {
     auto const elements = static_cast<double>(chunk.range.size());
-    double const bytes =
-        vectors * static_cast<double>(file_footprint(static_cast<std::uint64_t>(chunk.range.size()) * sizeof(float)));
-    times.push_back({in_file ? bytes / rates.read : 0, in_file ? bytes / rates.write : 0,
-                     elements * copied / rates.copy, elements * update_of_element});
+    double const state = vectors * footprint(chunk.range.size(), sizeof(float));
+    double const parameters = offload.parameters == Residence::file ? footprint(chunk.range.size(), of_parameters) : 0;
+    times.push_back({(state + (layout.types.master ? 0 : parameters)) / rates.read, (state + parameters) / rates.write,
+                     elements * static_cast<double>(copied) / rates.copy, elements * update_of_element});
   }
   return times;
 }
@@ -48,7 +52,7 @@ std::vector<ChunkTimes> times_of_chunks(ShardPlan const& plan, OffloadRates cons
 PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, double update_of_element,
                              double between) {
   PredictedMoves moves;
-  if (!plan.offload.moves_optimizer()) return moves;
+  if (!plan.offload.has_chunks()) return moves;
   std::vector<ChunkTimes> const chunks = times_of_chunks(plan, rates, update_of_element);
   if (chunks.empty()) return moves;
   FileClock file;

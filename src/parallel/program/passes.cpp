@@ -169,10 +169,20 @@ Instructions with_gathers(Instructions const& order, ShardPlan const& plan) {
   Uses const uses(order, plan.parts);
   Index const slots = plan.gathers.in_flight();
   Instructions out;
-  Index started = 0, waited = 0;
+  Index started = 0, waited = 0, fetched = 0;
+  auto const number_of_uses = static_cast<Index>(std::ssize(uses.units));
+  auto const fetch_up_to = [&](Index end) {
+    for (; plan.offload.parameters == Residence::file && fetched < std::min(end, number_of_uses); ++fetched)
+      out.push_back({.act = Act::fetch, .subject = uses.units[at(fetched)], .slot = fetched % fetch_slots});
+  };
   auto const start_up_to = [&](Index end) {
-    for (; started < std::min(end, static_cast<Index>(std::ssize(uses.units))); ++started)
-      out.push_back({.act = Act::gather, .subject = uses.units[at(started)], .slot = started % slots});
+    for (; started < std::min(end, number_of_uses); ++started) {
+      Index const unit = uses.units[at(started)];
+      fetch_up_to(started + 1);
+      if (fetched > 0) out.push_back(wait_for(Act::fetch, unit, Instruction::none, started % fetch_slots));
+      out.push_back({.act = Act::gather, .subject = unit, .slot = started % slots});
+      if (plan.overlap) fetch_up_to(started + fetch_slots);
+    }
   };
   if (plan.overlap) start_up_to(slots);
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -53,6 +53,10 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
       fail(StepDefect::malformed, instruction, fmt::format("{} {} of {} does not exist", what, value, count));
   };
   switch (act) {
+  case Act::fetch:
+    require(instruction.slot, fetch_slots, "fetch slot");
+    require(instruction.subject, std::ssize(m_layout->units), "unit");
+    break;
   case Act::gather:
   case Act::publish: require(instruction.slot, std::ssize(m_slots), "slot"); [[fallthrough]];
   case Act::fold: require(instruction.subject, std::ssize(m_layout->units), "unit"); break;
@@ -87,8 +91,8 @@ void SimulatedRank::require_well_formed(Instruction const& instruction) const {
   require(instruction.buffers.slot, copies.slots, "activation slot");
   require(instruction.buffers.input, std::max<Index>(1, copies.inputs), "input");
   require(instruction.buffers.gradient, copies.gradients, "gradient buffer");
-  bool const of_micro_batch = act != Act::gather && act != Act::publish && act != Act::tie && act != Act::agree &&
-                              act != Act::norm && act != Act::update && act != Act::wait;
+  bool const of_micro_batch = act != Act::fetch && act != Act::gather && act != Act::publish && act != Act::tie &&
+                              act != Act::agree && act != Act::norm && act != Act::update && act != Act::wait;
   if (of_micro_batch) require(instruction.micro_batch, m_layout->rank_micro_batches, "micro-batch");
 }
 
@@ -295,18 +299,55 @@ void SimulatedRank::end_section(Section section, Instruction const& last) {
   m_streams.assign(m_streams.size(), {});
 }
 
+void SimulatedRank::begin(Instruction const& instruction) {
+  switch (instruction.act) {
+  case Act::send:
+  case Act::receive: return begin_message(instruction);
+  case Act::exchange: return begin_exchange(instruction);
+  case Act::fetch: return begin_fetch(instruction);
+  case Act::gather: return begin_gather(instruction);
+  case Act::publish: return begin_publish(instruction);
+  default: return begin_reduction(instruction);
+  }
+}
+
 void SimulatedRank::end(Instruction const& wait) {
   switch (wait.started) {
   case Act::send:
   case Act::receive: return end_message(wait);
   case Act::exchange: return end_exchange(wait);
   case Act::publish: return end_publish(wait);
+  case Act::fetch: return end_fetch(wait);
   case Act::gather: return end_gather(wait);
   default: return end_reduction(wait);
   }
 }
 
+void SimulatedRank::begin_fetch(Instruction const& instruction) {
+  Copy& copy = m_fetched[index(instruction.slot)];
+  std::string const before = copy.unit == Instruction::none ? "" : m_layout->units[index(copy.unit)].name;
+  if (copy.under_way)
+    fail(StepDefect::written_while_used, instruction, fmt::format("the shares of {} are read into this slot", before));
+  if (!copy.read)
+    fail(StepDefect::never_read, instruction, fmt::format("no gather has taken the shares of {} before it", before));
+  copy = {instruction.subject, version(instruction.subject), true, false};
+}
+
+void SimulatedRank::end_fetch(Instruction const& instruction) { m_fetched[index(instruction.slot)].under_way = false; }
+
+/// A gather of shares that lie in a file.
+void SimulatedRank::take_fetched(Instruction const& instruction) {
+  auto const copy = std::ranges::find_if(
+      m_fetched, [&](Copy const& one) { return one.unit == instruction.subject && !one.read && !one.under_way; });
+  if (copy == m_fetched.end())
+    fail(StepDefect::undefined_read, instruction, "its shares were not fetched, or are on their way");
+  if (copy->version != version(instruction.subject))
+    fail(StepDefect::old_parameters, instruction, "its shares were fetched before the last update");
+  copy->read = true;
+}
+
 void SimulatedRank::begin_gather(Instruction const& instruction) {
+  if (m_plan->offload.parameters == Residence::file) take_fetched(instruction);
   Copy& copy = m_slots[index(instruction.slot)];
   std::string const before = copy.unit == Instruction::none ? "" : m_layout->units[index(copy.unit)].name;
   if (copy.under_way)

@@ -10,6 +10,7 @@
 #include "parallel/program/program_cursor.hpp"
 #include "parallel/program/step_simulator.hpp"
 
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
@@ -47,7 +48,8 @@ public:
   void require_played() const;
   void require_well_formed(Instruction const& instruction) const;
 
-  /// What a wait waits for has ended: one of the following.
+  /// An instruction starts what a later one waits for, or what a wait waits for has ended: one of the following.
+  void begin(Instruction const& instruction);
   void end(Instruction const& wait);
   /// A message to or from another stage; from begin to end it uses its buffer.
   void begin_message(Instruction const& instruction);
@@ -57,6 +59,8 @@ public:
   void begin_exchange(Instruction const& instruction);
   void end_exchange(Instruction const& instruction);
 
+  void begin_fetch(Instruction const& instruction);
+  void end_fetch(Instruction const& instruction);
   void begin_gather(Instruction const& instruction);
   void end_gather(Instruction const& instruction);
   /// Whether the updated parameters are there, or on their way.
@@ -82,7 +86,7 @@ private:
     Index unit = Instruction::none;
     Index version = Instruction::none;
     bool under_way = false;
-    bool read = true; ///< since it was gathered
+    bool read = true; ///< since it was gathered, or fetched
   };
 
   /// A buffer of the residual stream's gradient.
@@ -114,6 +118,7 @@ private:
   Contribution contribution(Rank data_rank, Index micro_batch, Index part, Index piece) const {
     return {data_rank * m_layout->rank_micro_batches + micro_batch, part, piece};
   }
+  void take_fetched(Instruction const& instruction);
   void run_pieces(Instruction const& instruction);
   void use_exchanged(Instruction const& instruction, SliceExchange exchange, Index number);
   void leave_for_exchange(Instruction const& instruction, SliceExchange exchange, Index number);
@@ -144,6 +149,7 @@ private:
   std::vector<Index> m_versions; ///< by unit: updates of it
   std::vector<Copy> m_whole;     ///< by unit, where every rank keeps all parameters
   std::vector<Copy> m_slots;
+  std::array<Copy, fetch_slots> m_fetched;
   std::vector<bool> m_loaded;  ///< by micro-batch
   std::vector<Index> m_losses; ///< by micro-batch: pieces of the loss
   ActivationMemory m_activations;

@@ -178,6 +178,14 @@ std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const&
   return launches + launches_of(collectives_of(segments, plan), plan);
 }
 
+StateMoves moves_of(std::vector<Segment> const& segments, ShardPlan const& plan) {
+  StateMoves moves;
+  if (!plan.offload.moves_parameters()) return moves;
+  for (auto const& [unit, times] : Tally(segments).gathers)
+    moves = moves + times * gather_moves(plan.offload, plan.layout, unit);
+  return moves;
+}
+
 std::uint64_t launches_of(std::vector<RepeatedCollective> const& all, ShardPlan const& plan) {
   std::uint64_t launches = 0;
   for (RepeatedCollective const& repeated : all)

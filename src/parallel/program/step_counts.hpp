@@ -37,4 +37,7 @@ std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const&
 /// Kernels inside of collectives.
 std::uint64_t launches_of(std::vector<RepeatedCollective> const& all, ShardPlan const& plan);
 
+/// What the gathers of these segments bring of shares that do not lie with the kernels.
+StateMoves moves_of(std::vector<Segment> const& segments, ShardPlan const& plan);
+
 } // namespace trainstone

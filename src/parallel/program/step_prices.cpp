@@ -112,6 +112,7 @@ StepPrices::StepPrices(std::vector<ShardPlan const*> stages, std::optional<Plann
       m_machine(with_delays(machine.model, machine.network)),
       m_cores(cores_of(machine.model)),
       m_cores_communicate(machine.cores_communicate),
+      m_files(machine.files),
       m_classes(rank_classes(m_stages.front()->layout.mesh, keys_of_ranks(m_stages))) {}
 
 PriceOf StepPrices::price() {
@@ -135,6 +136,7 @@ InstructionPrice StepPrices::of(std::size_t number_of_class, Instruction const& 
     PlannedExchange const& planned = plan.tensor.exchanges.at(exchange_of(instruction));
     return {0, {of(plan, planned.collective, planned.element_bytes)}};
   }
+  case Act::fetch: return of_fetch(plan, member, instruction);
   case Act::gather:
   case Act::publish: return of_gather(plan, member, one.serves(), instruction);
   case Act::reduce:
@@ -303,6 +305,15 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
   CollectivePrice price = found->second;
   price.communicator = communicator;
   return price;
+}
+
+/// A thread of its own reads.
+InstructionPrice StepPrices::of_fetch(ShardPlan const& plan, Rank member, Instruction const& instruction) {
+  TRAINSTONE_REQUIRE_INPUT(m_files.read > 0, "the machine has no rates of files; `trainstone calibrate` measures them");
+  StateLayout layout = plan.layout;
+  layout.rank = layout.mesh.rank_at(Axis::shard, layout.rank, member);
+  auto const bytes = static_cast<double>(fetched_bytes(layout, instruction.subject));
+  return {0, {{.communicator = {.is_file = true}, .wire = nanoseconds(bytes / m_files.read), .port = PortUse::none}}};
 }
 
 /// Of sharded parameters a rank copies its shares into the slot.

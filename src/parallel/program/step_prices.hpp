@@ -10,6 +10,7 @@
 #include "comm/schedule/emulated_network.hpp"
 #include "comm/simulation/machine_model.hpp"
 #include "parallel/plan/shard_plan.hpp"
+#include "parallel/program/offload_prediction.hpp"
 #include "parallel/program/part_times.hpp"
 #include "parallel/program/step_timeline.hpp"
 
@@ -26,6 +27,7 @@ struct PricedMachine {
   MachineModel model;
   EmulatedNetwork network = {};
   bool cores_communicate = true; ///< false: a device computes, and all of a collective passes beside it
+  OffloadRates files = {};       ///< 0: not known
 };
 
 class StepPrices {
@@ -54,6 +56,7 @@ private:
   InstructionPrice of_load(ShardPlan const& plan);
   InstructionPrice of_message(ShardPlan const& plan, Instruction const& instruction);
   InstructionPrice of_reduction(ShardPlan const& plan, bool serves, Instruction const& instruction);
+  InstructionPrice of_fetch(ShardPlan const& plan, Rank member, Instruction const& instruction);
   InstructionPrice of_gather(ShardPlan const& plan, Rank member, bool serves, Instruction const& instruction);
   InstructionPrice of_tie(ShardPlan const& plan, Rank member, Instruction const& instruction);
   InstructionPrice of_agree(ShardPlan const& plan);
@@ -67,6 +70,7 @@ private:
   PartTimes const* m_parts;
   MachineModel m_machine, m_cores;
   bool m_cores_communicate;
+  OffloadRates m_files;
   std::vector<RankClass> m_classes;
   std::map<Key, CollectivePrice> m_known;
   /// By stage and a bucket's elements of an owner's share.

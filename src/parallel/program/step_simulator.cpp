@@ -155,6 +155,7 @@ private:
     case Act::send:
     case Act::receive:
     case Act::exchange:
+    case Act::fetch:
     case Act::gather:
     case Act::publish:
     case Act::reduce:
@@ -186,19 +187,16 @@ private:
       player.state.fail(StepDefect::never_waited, instruction, "it was started before, and nothing has waited for it");
     auto work = std::make_unique<Work>(instruction);
     if (instruction.act == Act::gather || publishes) work->version = player.state.version(instruction.subject);
+    player.state.begin(instruction);
     if (is_message(instruction.act)) {
-      player.state.begin_message(instruction);
       work->steps.emplace_back(channel_of(instruction, plan), std::nullopt);
       work->meaning = meaning_of(instruction, plan);
     } else if (instruction.act == Act::exchange) {
-      player.state.begin_exchange(instruction);
       work->steps.emplace_back(line_name(Axis::tensor, plan), std::nullopt);
     } else if (instruction.act == Act::gather || publishes) {
-      publishes ? player.state.begin_publish(instruction) : player.state.begin_gather(instruction);
       if (auto const& gathers = plan.gathers.of_unit[at(instruction.subject)]; !gathers.empty()) // all at once
         work->steps.emplace_back(line_of_collective(instruction, Axis::shard, plan), gathers.front().planned);
-    } else {
-      player.state.begin_reduction(instruction);
+    } else if (instruction.act != Act::fetch) { // which meets nobody
       for (PlannedCollective const& step :
            plan.reductions.reduction_of(plan.reductions.buckets.bucket(instruction.subject), plan.layout))
         if (plan.reductions.is_of_sums(step) == (instruction.act == Act::reduce_sums))
@@ -218,7 +216,7 @@ private:
   static bool lacks_scratch(Player const& player, Work const& work) {
     auto const is_gather = [](Act act) { return act == Act::gather || act == Act::publish; };
     Instruction const& mine = work.instruction;
-    auto const has_own = [](Act act) { return is_message(act) || act == Act::exchange; };
+    auto const has_own = [](Act act) { return is_message(act) || act == Act::exchange || act == Act::fetch; };
     if (has_own(mine.act)) return false;
     bool lacks = false;
     for (auto const& [key, other] : player.works) {

@@ -12,7 +12,7 @@
 // number is next, and a server that waits updates units whose gradients are there. The core's part follows as soon as
 // the wire's part has ended: the program looks after collectives between any two kernels, or if told so only while it
 // waits. A message between two stages of a pipeline is played like a collective of two ranks. Each stage has a program
-// of its own.
+// of its own. A file is a wire that a rank has for itself, beside its port.
 
 #include "parallel/plan/mesh.hpp"
 #include "parallel/program/instruction.hpp"
@@ -33,12 +33,13 @@ struct CommunicatorId {
   std::optional<Axis> axis = {};        ///< its ranks form a line of this axis; none: they are all ranks
   std::optional<StagePair> stages = {}; ///< of a line of the pipeline axis these two alone
   Index channel = 0;                    ///< tells communicators of the same ranks apart
+  bool is_file = false;                 ///< of this rank alone: it reads its file
 
   bool operator==(CommunicatorId const&) const = default;
 };
 
 /// What a collective takes of its rank's port.
-enum class PortUse { both, out, in };
+enum class PortUse { both, out, in, none };
 
 struct CollectivePrice {
   CommunicatorId communicator = {};

@@ -31,7 +31,8 @@ public:
     m_next = {"start", {}, {}, {}, {}};
     bool started = false;
     for_each_instruction(program.step, [&](Instruction const& one) {
-      bool const starts = one.act == Act::load || one.act == Act::gather || one.act == Act::publish;
+      bool const fetches = one.act == Act::fetch || one.started == Act::fetch;
+      bool const starts = fetches || one.act == Act::load || one.act == Act::gather || one.act == Act::publish;
       if (!starts && !std::exchange(started, true)) add_moment();
       play(one);
     });
@@ -73,6 +74,7 @@ private:
 
   void end(Instruction const& one) {
     switch (one.started) {
+    case Act::fetch: break; // shares stay what they are
     case Act::gather:
       if (m_used != Instruction::none) m_slots[at(m_used)] = {};
       m_used = one.slot;

@@ -67,8 +67,9 @@ void TimelineLines::begin(Line& line) {
 /// The classes that meet there, ascending.
 std::vector<std::size_t> TimelineLines::classes_of(TimelinePlayer const& player,
                                                    CommunicatorId const& communicator) const {
-  auto const& [axis, stages, channel] = communicator;
+  auto const& [axis, stages, channel, is_file] = communicator;
   std::vector<std::size_t> classes;
+  if (is_file) return {number_of(player)};
   if (axis) classes = (*m_classes)[number_of(player)].lines[static_cast<std::size_t>(*axis)];
   for (std::size_t i = 0; !axis && i < m_players->size(); ++i) classes.push_back(i);
   if (stages)
@@ -81,9 +82,12 @@ std::vector<std::size_t> TimelineLines::classes_of(TimelinePlayer const& player,
 
 TimelineLines::Line& TimelineLines::line_of(TimelinePlayer const& player, CommunicatorId const& communicator) {
   std::vector<std::size_t> const classes = classes_of(player, communicator);
-  auto const& [axis, stages, channel] = communicator;
-  LineName const name{axis ? static_cast<int>(*axis) : -1, stages ? stages->lower : -1, stages ? stages->upper : -1,
-                      channel, classes.empty() ? number_of(player) : classes.front()};
+  auto const& [axis, stages, channel, is_file] = communicator;
+  LineName const name{is_file ? -2
+                      : axis  ? static_cast<int>(*axis)
+                              : -1,
+                      stages ? stages->lower : -1, stages ? stages->upper : -1, channel,
+                      classes.empty() ? number_of(player) : classes.front()};
   auto const [found, is_new] = m_lines.try_emplace(name);
   if (is_new) {
     found->second.classes = classes;

@@ -136,11 +136,13 @@ TimedWork* TimelinePlayer::next_of_queue() {
 }
 
 Nanoseconds TimelinePlayer::port_free(PortUse use) const {
+  if (use == PortUse::none) return 0;
   if (use == PortUse::out) return m_out_free;
   return use == PortUse::in ? m_in_free : std::max(m_out_free, m_in_free);
 }
 
 void TimelinePlayer::use_port(PortUse use, Nanoseconds until) {
+  if (use == PortUse::none) return;
   if (use != PortUse::in) m_out_free = until;
   if (use != PortUse::out) m_in_free = until;
 }

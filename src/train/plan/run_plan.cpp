@@ -6,6 +6,7 @@
 #include "parallel/engine/parameter_changes.hpp"
 #include "parallel/engine/replica_check.hpp"
 #include "parallel/program/computed_work.hpp"
+#include "parallel/program/step_counts.hpp"
 #include "parallel/program/step_launches.hpp"
 #include "parallel/program/step_programs.hpp"
 
@@ -49,6 +50,8 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   plan.step_launches = step.launches + engine_step_launches(parallel);
   plan.update_launches = engine_update_launches(parallel, plan.table);
   plan.update_moves = update_moves(parallel.offload, parallel.layout, parallel.reductions.storage);
+  plan.gather_moves = moves_of(outline.step, parallel);
+  plan.evaluation_moves = moves_of(outline.evaluation, parallel);
   plan.evaluation_flops = evaluation.flops;
   plan.evaluation_work = evaluation.work;
   plan.evaluation_launches = evaluation.launches + engine_evaluation_launches(parallel);
@@ -105,7 +108,9 @@ RunPlan plan_memory(ResolvedRun const& run, Rank rank) {
   plan.memory = engine_memory(plan.parallel);
   for (MemoryItem const& item : plan.memory)
     if (item.residence == Residence::host) plan.pinned_bytes += item.bytes;
-  if (plan.parallel.offload.optimizer == Residence::file) plan.file_bytes = file_bytes(plan.parallel.layout);
+  OffloadPlan const& offload = plan.parallel.offload;
+  if (offload.optimizer == Residence::file) plan.file_bytes += file_bytes(plan.parallel.layout);
+  if (offload.parameters == Residence::file) plan.file_bytes += parameter_file_bytes(plan.parallel.layout);
   add_items(plan, MemoryCategory::activations, planned_activations(plan, config.model));
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch", gemm_scratch(plan, config.model)});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));

@@ -55,6 +55,8 @@ struct RunPlan {
   std::uint64_t step_launches = 0;       ///< kernels per step, without those of the update
   std::uint64_t update_launches = 0;     ///< per update that is not skipped
   StateMoves update_moves = {};          ///< per update that is not skipped
+  StateMoves gather_moves = {};          ///< per step: of its gathers
+  StateMoves evaluation_moves = {};      ///< per micro-batch of a validation
   std::uint64_t evaluation_launches = 0; ///< per micro-batch of a validation
 
   /// Whether this rank runs parts of the model. Dedicated servers do not, and have neither activations nor data.

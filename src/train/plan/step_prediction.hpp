@@ -55,11 +55,13 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config);
 /// \param[in] stages   plan_stages() of a run; without a pipeline, the plan of any rank
 /// \param[in] parts    measured under the conditions of the plan; must outlive the object, as must the plans
 /// \param[in] machine  prices collectives
+/// \param[in] files    price what is read for gathers, if shares of parameters lie in a file
 StepPrices step_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                       EmulatedNetwork const& network);
+                       EmulatedNetwork const& network, OffloadRates const& files = {});
 
 /// As above. \throws Error if a part has no times
 StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                              EmulatedNetwork const& network, Entries entries = Entries::no);
+                              EmulatedNetwork const& network, Entries entries = Entries::no,
+                              OffloadRates const& files = {});
 
 } // namespace trainstone

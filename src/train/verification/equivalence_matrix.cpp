@@ -123,24 +123,32 @@ std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, st
   return all;
 }
 
-Residence residence_of_row(ParallelConfig const& parallel, std::size_t number) {
+void set_residences(ParallelConfig& parallel, std::size_t number) {
   StrategyRow const& strategy = row_of(parallel.strategy);
-  if (strategy.main_device || strategy.sharers == StateSharers::servers) return Residence::kernels;
+  if (strategy.main_device || strategy.sharers == StateSharers::servers) return;
   constexpr std::array all{Residence::kernels, Residence::host, Residence::file};
-  return all.at(number / 2 % all.size());
+  parallel.offload_optimizer = all.at(number / 2 % all.size());
+  if (stage_of(parallel) >= 3) parallel.offload_parameters = all.at((number + 1) % all.size());
+  parallel.offload_chunk_bytes = tiny_chunk;
+}
+
+/// Of a row: "no offload", "to host, file" (the optimizer's state, parameters).
+std::string describe_residences(ParallelConfig const& parallel) {
+  if (parallel.offload_optimizer == Residence::kernels && parallel.offload_parameters == Residence::kernels)
+    return "no offload";
+  return fmt::format("to {}, {}", to_string(parallel.offload_optimizer), to_string(parallel.offload_parameters));
 }
 
 std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  Residence const residence = row.parallel.offload_optimizer;
   return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14} {:<12}", row.micro_batches,
                      to_string(row.recipe), ranks, describe_slices(row), describe_stages(row),
                      strategy_name(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"),
-                     residence == Residence::kernels ? "no offload" : fmt::format("to {}", to_string(residence)));
+                     describe_residences(row.parallel));
 }
 
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
@@ -155,8 +163,7 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
     if (variation.tiny) row.parallel.bucket_bytes = row.parallel.first_bucket_bytes = tiny_bucket;
     row.parallel.overlap = variation.overlap;
     row.recompute = again[rows.size() % again.size()];
-    row.parallel.offload_optimizer = residence_of_row(row.parallel, rows.size());
-    row.parallel.offload_chunk_bytes = tiny_chunk;
+    set_residences(row.parallel, rows.size());
     rows.push_back(row);
   };
   for (std::int64_t const micro_batches : {8, 16}) {

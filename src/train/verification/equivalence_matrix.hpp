@@ -46,8 +46,8 @@ struct MatrixRow {
 /// What rows compute again in turn: of `all` what a model with these options can, or what the options name.
 std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, std::vector<std::vector<Recompute>> all);
 
-/// Where the optimizer's state of a row lies: in turn, where its strategy can move it.
-Residence residence_of_row(ParallelConfig const& parallel, std::size_t number);
+/// Of a row: where the optimizer's state and shares of parameters lie, in turn, where its strategy can move them.
+void set_residences(ParallelConfig& parallel, std::size_t number);
 
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full". Of the mesh, the stages follow the
 /// ranks: "2 stages, interleaved 2, even" are two stages of two chunks each.

@@ -100,8 +100,7 @@ public:
     if (number / 3 % 2 == 1) parallel.bucket_bytes = parallel.first_bucket_bytes = tiny_bucket;
     parallel.overlap = number % 5 != 0;
     parallel.tensor_keep_gathered = parallel.sequence && number % 7 < 3;
-    parallel.offload_optimizer = residence_of_row(parallel, number);
-    parallel.offload_chunk_bytes = tiny_chunk;
+    set_residences(parallel, number);
     std::string const algorithm = m_shared && number / 5 % 2 == 1 ? "shared" : "ordered";
     m_rows.push_back({kind.micro_batches, kind.recipe, std::move(parallel), algorithm, delays, again, mesh_layers});
   }

@@ -295,17 +295,23 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
 }
 
 Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
-                  CountedRun const& counted, OptimizerState const& state) {
-  StateMoves const predicted = static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_moves;
+                  CountedRun const& counted, ShardedEngine const& engine) {
+  auto const evaluated =
+      static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.accumulation);
+  StateMoves const updates = static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_moves,
+                   gathers = static_cast<std::uint64_t>(counted.steps) * plan.gather_moves +
+                             evaluated * plan.evaluation_moves;
   auto const words = [](StateMoves const& moves) {
     return fmt::format("to the host {}, to kernels {}, read {}, written {} in {} requests", moves.to_host,
                        moves.to_kernels, moves.read, moves.written, moves.requests);
   };
-  std::string detail = fmt::format("bytes, predicted {}; moved {}", words(predicted), words(counted.moves));
-  if (ScratchFile const* const file = state.file())
+  std::string detail =
+      fmt::format("bytes, predicted {}; moved {}", words(updates + gathers), words(counted.moves + counted.gathered));
+  ScratchFile const* const state = engine.optimizer_state().file();
+  if (ScratchFile const* const file = state ? state : engine.parameter_shares().file())
     detail += fmt::format("; a thread reads and writes a {}, {}", file->shown(),
                           file->is_direct() ? "past the system's cache" : "by the system's cache");
-  return exact(exec, communicator, "offload-volume", counted.moves == predicted, detail);
+  return exact(exec, communicator, "offload-volume", counted.moves == updates && counted.gathered == gathers, detail);
 }
 
 } // namespace trainstone

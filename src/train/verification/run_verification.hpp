@@ -24,9 +24,10 @@ struct CountedRun {
   std::int64_t validation_batches = 0; ///< global batches of each
   Counters kernels;                    ///< of steps and validations
   CommCounters communication;
-  CategoryBytes memory;    ///< the ledger's high water
-  StateMoves moves = {};   ///< of offloaded state
-  Traffic start = {};      ///< sent whenever the state of the training was set, in all
+  CategoryBytes memory;     ///< the ledger's high water
+  StateMoves moves = {};    ///< of offloaded state, by updates
+  StateMoves gathered = {}; ///< by gathers of steps and validations
+  Traffic start = {};       ///< sent whenever the state of the training was set, in all
   std::int64_t starts = 1; ///< how often it was set: from the seed, again after a first update, from a model file, from
                            ///< a checkpoint
   std::int64_t changes = 0; ///< number of times that changes of parameters were computed
@@ -84,8 +85,8 @@ inline Check check_messages(ExecutionSpace const& exec, Communicator& communicat
 }
 Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                   CountedRun const& counted);
-/// Of state that lies on the host or in a file: what updates have moved.
+/// Of state that lies on the host or in a file: what updates and gathers have moved.
 Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
-                  CountedRun const& counted, OptimizerState const& state);
+                  CountedRun const& counted, ShardedEngine const& engine);
 
 } // namespace trainstone
