@@ -27,7 +27,8 @@ struct CommonOptions {
 struct RunOptions {
   CommonOptions common;
   bool record_golden = false;
-  std::optional<double> max_time; ///< s
+  std::optional<double> max_time;             ///< s
+  std::optional<std::uint64_t> device_memory; ///< bytes per rank
 };
 
 struct EstimateOptions {

@@ -104,6 +104,8 @@ void describe_run(CLI::App& app, CommandLine& line) {
             return read_time_argument(text) ? "" : fmt::format("{} is no time above 0, like 90s, 55m or 2h", text);
           },
           "TIME"));
+  add_size(*run, "--device-mem", line.run.device_memory,
+           "memory per rank, e.g. 80GiB: where a rank needs more, nothing is allocated: exit 69");
   run->add_flag("--print-deck", line.print_deck, "print the resolved deck with the origin of each value and exit");
 }
 

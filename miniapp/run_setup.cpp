@@ -39,22 +39,28 @@ void find_neighbours(PreparedRun& run, Rank rank, Placement const& placement) {
   run.devices_per_node = static_cast<int>(used.size());
 }
 
-/// \param[in] whose  memory it is, which so many ranks share
-void require_room(PreparedRun const& run, char const* whose, std::size_t ranks, std::uint64_t needed,
+/// \param[in] where  the memory is that so many ranks share
+void require_room(PreparedRun const& run, char const* where, std::size_t ranks, std::uint64_t needed,
                   std::uint64_t present) {
   if (needed <= present) return;
   std::string items;
   for (MemoryCategory category : memory_categories)
     items += fmt::format("\n  {:<12} {}", to_string(category), mebibytes(run.plan->memory_bytes()[category]));
-  throw Error(fmt::format("does not fit: {} rank{} on this {} need{} {} and it has {}; per rank:{}", ranks,
-                          ranks == 1 ? "" : "s", whose, ranks == 1 ? "s" : "", mebibytes(needed), mebibytes(present),
+  throw Error(fmt::format("does not fit: {} rank{} {} need{} {} and it has {}; per rank:{}", ranks,
+                          ranks == 1 ? "" : "s", where, ranks == 1 ? "s" : "", mebibytes(needed), mebibytes(present),
                           items),
               ExitCode::does_not_fit);
 }
 
 /// A limit of the process' address space (ulimit -v) counts what is mapped, libraries included.
 void require_address_space(PreparedRun const& run, std::uint64_t of_host) {
-  if (std::optional<std::uint64_t> const left = address_space_left()) require_room(run, "process", 1, of_host, *left);
+  if (std::optional<std::uint64_t> const left = address_space_left())
+    require_room(run, "on this process", 1, of_host, *left);
+}
+
+/// What the command line gives to the kernels of a rank.
+void require_given_memory(PreparedRun const& run, std::optional<std::uint64_t> const& given) {
+  if (given) require_room(run, "under --device-mem", 1, run.plan->kernel_memory(), *given);
 }
 
 /// All ranks of a machine share its memory, also where they are taken to sit on several nodes, and those on a device
@@ -70,8 +76,8 @@ void require_memory(PreparedRun const& run) {
   }
   require_address_space(run,
                         on_devices ? run.plan->pinned_bytes + run.plan->host_bytes : run.plan->memory_bytes().total());
-  require_room(run, "device", run.sharers.size(), of_device, current_device().memory_bytes);
-  require_room(run, "machine", run.neighbours.size(), of_machine, describe_machine().memory_bytes);
+  require_room(run, "on this device", run.sharers.size(), of_device, current_device().memory_bytes);
+  require_room(run, "on this machine", run.neighbours.size(), of_machine, describe_machine().memory_bytes);
 }
 
 /// Every bucket has messages prepared, and a tag.
@@ -153,6 +159,7 @@ PreparedRun plan_and_check(RunOptions const& options, Deck const& deck, ChosenRu
   run.plan = std::make_unique<RunPlan>(apart ? plan_with_servers(run.resolved, worker_of(run.resolved, rank), rank)
                                              : plan_run(run.resolved, rank));
   find_neighbours(run, rank, placement);
+  require_given_memory(run, options.device_memory);
   require_memory(run);
   require_few_buckets(run);
   if (first) prove_programs(run.planned()); // of all ranks

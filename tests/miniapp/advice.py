@@ -35,12 +35,33 @@ class LargestTest(unittest.TestCase):
                           "model.channels": [f"model.channels={one['next']}", f"model.heads={one['next'] // 16}"]}[key]
                 self.assertEqual(estimate(8 << 20, *beyond).code, DOES_NOT_FIT)
 
-    def test_a_run_has_what_the_largest_micro_batch_needs(self):
-        deck = Deck({**MODEL, "batch.global": None, "batch.accumulation": "1"}).path
-        one = loaded(run("estimate", deck, "--ranks", 2, "--device-mem", "8 MiB", "--json", "a.json"))["largest"]["batch.micro"]
-        ran = run("run", deck, *settings(*one["set"]), ranks=2)
-        self.assertEqual(ran.code, 0, ran)
-        self.assertEqual(ran.result["counted"]["memory_bytes"]["total"], one["needed_bytes"])
+    def test_the_largest_micro_batch_runs_in_the_memory_it_was_asked_for_and_one_more_does_not(self):
+        """On every deck: in exactly what it needs, and not in a byte less."""
+        decks = {"ddp": {},
+                 "zero 3 with recomputation": {"parallel.strategy": '"zero"', "parallel.zero_stage": "3",
+                                               "memory.recompute": '"full"'},
+                 "stages of tensor ranks": {"parallel.tensor": "2", "parallel.pipeline": "2", "batch.accumulation": "3"}}
+        for name, keys in decks.items():
+            deck, ranks = Deck({**MODEL, "batch.global": None, "batch.accumulation": "1", **keys}).path, 4
+            asked = run("estimate", deck, "--ranks", ranks, "--device-mem", "8 MiB", "--json", "a.json")
+            one = loaded(asked)["largest"]["batch.micro"]
+            samples = loaded(asked)["tokens_per_step"] // 32  # of micro-batches of 1
+            def started(memory, micro):
+                return start("run", deck, *settings(f"batch.micro={micro}", f"batch.global={micro * samples}"),
+                             "--device-mem", f"{memory} B", ranks=ranks)
+            largest, exact, tight, beyond = (started(*case) for case in (
+                (8 << 20, one["value"]), (one["needed_bytes"], one["value"]), (one["needed_bytes"] - 1, one["value"]),
+                (8 << 20, one["next"])))
+            with self.subTest(deck=name):
+                self.assertEqual(one["next"], one["value"] + 1)
+                self.assertGreater(one["value"], 1)
+                for ran in (largest.result(), exact.result()):
+                    self.assertEqual(ran.code, 0, ran)
+                    self.assertRegex(ran.out, "VERIFICATION PASSED .* memory-model ")
+                    self.assertEqual(ran.result["counted"]["memory_bytes"]["total"], one["needed_bytes"])
+                for refused in (tight.result(), beyond.result()):
+                    self.assertEqual(refused.code, DOES_NOT_FIT, refused)
+                    self.assertIn("does not fit: 1 rank under --device-mem needs", refused.err)
 
 
 class SweepTest(unittest.TestCase):
@@ -60,6 +81,7 @@ class SweepTest(unittest.TestCase):
                              (predicted["predicted"]["sent_bytes"], predicted["predicted"]["messages"]))
         strong = loaded(run("estimate", deck, "--sweep", "ranks=2..16", "--strong", "--json", "a.json"))["rows"]
         self.assertEqual([row["samples_per_step"] for row in strong], [16] * 4)
+
 
 
 class AdviceTest(unittest.TestCase):
