@@ -178,15 +178,17 @@ std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::i
 }
 
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
-  // In floating point, and rounded up generously: the exact numbers are the plan's, which counts in integers.
+  // In floating point, and rounded up generously: the exact numbers are the plan's, which counts in integers. A stage
+  // may have all blocks, a tensor rank has its share of each.
   auto const layers = static_cast<double>(config.model.layers), channels = static_cast<double>(config.model.channels);
   auto const heads = static_cast<double>(config.model.heads), vocab = static_cast<double>(config.model.padded_vocab());
   auto const sequence = static_cast<double>(config.data.sequence),
              rows = static_cast<double>(config.batch.micro) * sequence;
   double const weights = 12 * layers * channels * channels + vocab * channels;
   double const bytes = 4 * rows * (layers * (32 * channels + heads * sequence) + vocab + 16 * channels);
-  double const flops =
-      static_cast<double>(config.batch.accumulation) * rows * (6 * weights + 12 * layers * sequence * channels);
+  double const flops = static_cast<double>(config.batch.accumulation) * rows *
+                       (6 * weights + 12 * layers * sequence * channels) /
+                       static_cast<double>(std::max<std::int64_t>(1, config.parallel.tensor));
   double const tokens = static_cast<double>(config.batch.global) * sequence;
   constexpr double limit = 4e18; // below 2^62
   if (bytes < limit && flops < limit && tokens < limit) return std::nullopt;

@@ -384,3 +384,13 @@ TEST_CASE("a rank that overflows needs a step, within the training", "[deck]") {
   CHECK_THAT(input_error_of([&] { resolve(deck, 2); }),
              ContainsSubstring("no rank of this run; nearest legal value: 1"));
 }
+
+TEST_CASE("a step is too large to be counted by the share of a tensor rank", "[deck]") {
+  RunConfig config = read_small().config; // 2048 x 2048 tokens of 6 x 12 x 2^34 FLOP, and attention: 5.2e18
+  config.model = {.layers = 1, .heads = 8, .channels = 1 << 17, .context = 2048, .vocab = 256};
+  config.data.sequence = 2048;
+  config.batch = {.micro = 1, .accumulation = 2048, .global = 2048};
+  CHECK(find_size_problem(config));
+  config.parallel.tensor = 8;
+  CHECK(!find_size_problem(config));
+}
