@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 
+#include "advice/published_runs.hpp"
 #include "lectures/lecture_activations.hpp"
 #include "lectures/lecture_capability.hpp"
 #include "lectures/lecture_collectives.hpp"
@@ -74,6 +75,8 @@ std::string matmul(EstimateOptions const& options) {
   return lecture_products_text(compare_taught_products(options.ranks.value_or(usual)));
 }
 
+std::string published(EstimateOptions const& /*options*/) { return published_text(); }
+
 struct Lecture {
   std::string_view name;
   std::string (*text)(EstimateOptions const& options);
@@ -92,6 +95,7 @@ constexpr std::array lectures{
     Lecture{.name = "pipeline", .text = pipeline, .takes_stages = true},
     Lecture{.name = "activations", .text = activations},
     Lecture{.name = "servers", .text = servers},
+    Lecture{.name = "published", .text = published},
     Lecture{.name = "matmul", .text = matmul, .takes_ranks = true},
 };
 

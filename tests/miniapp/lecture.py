@@ -79,6 +79,7 @@ class Lecture(unittest.TestCase):
                                "capability": ["as taught", "t divides the heads"],
                                "optimizer": ["as taught", "adam, adamw"],
                                "networks": ["as taught", "TorchGPipe"],
+                               "published": ["Megatron-LM (SC21)", "145.6B", "Turing NLG 530B", "60.10", "residual"],
                                "matmul": ["as taught", "0.141", "3.000", "Megatron-LM"],
                                "servers": ["as taught", "838.86 us", "1677.72 us", "332211...123", "asynchronous"],
                                "pipeline": ["as taught", "6 of 9 ", "6 of 12 ", "6 of 15 ", "interleaved"],
