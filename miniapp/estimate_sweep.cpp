@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 namespace trainstone {
 
 namespace {
@@ -27,6 +29,14 @@ nlohmann::ordered_json json_of(SweepRow const& row) {
           {"efficiency", row.efficiency}};
 }
 
+/// Lines with their ends as one.
+std::string one_line(std::string const& lines) {
+  std::istringstream words(lines);
+  std::string text;
+  for (std::string word; words >> word;) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
 } // namespace
 
 int estimate_sweep(EstimateOptions const& options) {
@@ -43,7 +53,11 @@ int estimate_sweep(EstimateOptions const& options) {
   std::vector<SweepRow> const rows = sweep(asked, range, scaling, machine);
   fmt::print("{}", sweep_text(rows));
   if (options.json_file.empty()) return 0;
-  nlohmann::ordered_json json{{"kind", "sweep"}, {"scaling", options.strong ? "strong" : "weak"}};
+  nlohmann::ordered_json json{{"schema_version", 1},
+                              {"kind", "sweep"},
+                              {"deck", deck_label(asked.deck())},
+                              {"scaling", options.strong ? "strong" : "weak"},
+                              {"machine", one_line(machine.description)}};
   for (SweepRow const& row : rows) json["rows"].push_back(json_of(row));
   write_file_atomically(options.json_file, json_text(json));
   return 0;

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char const* advice = "; report takes result.json of `trainstone run`, a folder with one, what `trainstone "
-                               "commbench --json` wrote, or the "
+                               "commbench --json` or `estimate --sweep --json` wrote, or the "
                                "folder of a study";
 
 std::optional<GoldenCurve> golden_of(std::string const& golden_file, ResultFile const& file) {
@@ -53,8 +53,10 @@ private:
       add_result(name, read_result(file), m_golden_file);
     } else if (kind == "commbench") {
       m_input.commbench.push_back({unique(name), read_commbench(file)});
+    } else if (kind == "sweep") {
+      m_input.sweeps.push_back({unique(name), read_sweep(file)});
     } else {
-      file.fail(fmt::format("no result: /kind is {}, must be \"run\" or \"commbench\"",
+      file.fail(fmt::format("no result: /kind is {}, must be \"run\", \"commbench\" or \"sweep\"",
                             kind.empty() ? "missing" : '"' + kind + '"'));
     }
   }
@@ -93,7 +95,7 @@ private:
   std::string m_golden_file;
   std::optional<NamedMachine> m_machine;
   ReportInput m_input;
-  std::set<std::string> m_names{"scaling"}; // of the plots of all results together
+  std::set<std::string> m_names{"scaling", "sweeps"}; // of the plots of all together
 };
 
 } // namespace

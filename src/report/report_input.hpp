@@ -7,6 +7,7 @@
 #include "result/commbench_file.hpp"
 #include "result/golden.hpp"
 #include "result/study_file.hpp"
+#include "result/sweep_file.hpp"
 
 #include <map>
 #include <optional>
@@ -27,6 +28,11 @@ struct NamedCommbench {
   CommbenchFile file;
 };
 
+struct NamedSweep {
+  std::string name;
+  SweepFile file;
+};
+
 /// The points of a study without their results, which are among `ReportInput::results`.
 struct ReportedStudy {
   std::string name;
@@ -39,9 +45,11 @@ struct ReportInput {
   std::vector<NamedResult> results;
   std::vector<NamedCommbench> commbench;
   std::vector<ReportedStudy> studies;
+  std::vector<NamedSweep> sweeps;
 };
 
-/// Reads all paths: a result file, a folder with a result.json, a file of commbench, the folder of a study.
+/// Reads all paths: a result file, a folder with a result.json, a file of commbench or of a sweep, the folder of a
+/// study.
 /// \param[in] golden_file  of golden curves (inputs/golden/NAME.json), which results with such a curve are shown
 /// beside;
 ///                         empty: of a study's deck, if it is there

@@ -8,6 +8,7 @@
 #include "report/result_section.hpp"
 #include "report/scaling_section.hpp"
 #include "report/stop_section.hpp"
+#include "report/sweep_section.hpp"
 
 #include <filesystem>
 
@@ -27,6 +28,7 @@ std::string contents(ReportInput const& input) {
   count(input.studies.size(), "study", "studies");
   count(input.results.size(), "result", "results");
   count(input.commbench.size(), "measurement of collectives", "measurements of collectives");
+  count(input.sweeps.size(), "predicted sweep", "predicted sweeps");
   return text;
 }
 
@@ -40,6 +42,7 @@ Page report_page(ReportInput const& input, std::string const& version) {
   if (input.results.size() > 1) page.emplace_back(overview_table(input.results));
   for (ReportedStudy const& reported : input.studies) append(page, study_section(reported, input));
   append(page, scaling_section(input));
+  append(page, sweep_section(input.sweeps));
   append(page, held_out_section(input.results));
   append(page, stop_section(input.results));
   for (NamedCommbench const& named : input.commbench) append(page, commbench_section(named));

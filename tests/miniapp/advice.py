@@ -83,6 +83,32 @@ class SweepTest(unittest.TestCase):
         self.assertEqual([row["samples_per_step"] for row in strong], [16] * 4)
 
 
+    def test_a_report_draws_sweeps(self):
+        deck = Deck({**MODEL, "batch.global": "64"}).path
+        sweeps = [loaded(run("estimate", deck, "--sweep", "ranks=2..64", *strong, "--json", "a.json"))
+                  for strong in ((), ("--strong",))]
+        def write(folder):
+            for sweep in sweeps:
+                (folder / f"{sweep['scaling']}.json").write_text(json.dumps(sweep))
+        report = run("report", "weak.json", "strong.json", prepare=write)
+        self.assertEqual(report.code, 0, report)
+        pages = report.folder / "report"
+        self.assertEqual({path.name for path in pages.glob("*.svg")},
+                         {"weak-steps.svg", "strong-steps.svg", "sweeps-efficiency.svg"})
+        text = (pages / "report.md").read_text()
+        self.assertIn("# Trainstone report: 2 predicted sweeps", text)
+        for sweep in sweeps:
+            for row in sweep["rows"]:
+                self.assertRegex(text, rf"\| {row['ranks']} \| .* \| {row['samples_per_step']} \| .* \| {row['efficiency']:.3f} \|")
+        damages = {"/scaling": {"scaling": "half"}, "/rows": {"rows": []}, "efficiency": {"rows": [
+            {**sweeps[0]["rows"][0]}, {**sweeps[0]["rows"][1], "efficiency": 0.5}]}, "ascend": {"rows": sweeps[0]["rows"][::-1]}}
+        for word, damage in damages.items():
+            with self.subTest(damage=word):
+                refused = run("report", "a.json", prepare=lambda folder: (folder / "a.json").write_text(
+                    json.dumps({**sweeps[0], **damage})))
+                self.assertEqual(refused.code, USAGE, refused)
+                self.assertIn(word, refused.err)
+
 
 class AdviceTest(unittest.TestCase):
     def test_every_way_of_the_list_is_accepted_and_needs_what_is_said(self):
