@@ -163,6 +163,8 @@ std::optional<PredictedStep> predict_at_peaks(EstimateOptions const& options, Ru
   fmt::print("predicted step {:.4g} s: {:.4g} s at the peaks, {:.4g} s of messages, none of them hidden\n"
              "  {}\n",
              step.total(), step.compute_seconds, step.communication_seconds, machine.description);
+  if (machine.model.network.kind != Interconnect::Kind::full)
+    fmt::print("  note: what messages share in the network is not in this time; --sweep has it\n");
   return PredictedStep{step.compute_seconds, step.communication_seconds, "peaks"};
 }
 

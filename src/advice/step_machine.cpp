@@ -139,6 +139,8 @@ StepTime play(ResolvedRun run, Index micro_batches, StepMachine const& machine) 
 } // namespace
 
 StepTime price_step(ResolvedRun const& run, StepMachine const& machine) {
+  std::string const problem = interconnect_problem(machine.model.network, run.topology.nodes());
+  TRAINSTONE_REQUIRE_INPUT(problem.empty(), "--machine: {}", problem);
   Index const stages = run.mesh.pipeline, micro_batches = run.config.batch.accumulation;
   if (stages == 1 || micro_batches <= played_rounds * stages) return play(run, micro_batches, machine);
   StepTime const shorter = play(run, (played_rounds - 1) * stages, machine),

@@ -39,8 +39,12 @@ MachineSource machine_source(std::string const& path, MeasuredMachine measured, 
       "--machine {}: no times of {}, which {} ranks on {} nodes need; calibrate where there are some "
       "(--emulated-nodes measures with several nodes on one), or leave out --machine",
       path, missing, topology.ranks(), topology.nodes());
-  MachineModel const model = measured.fit.model();
-  std::string const description = machine_line(path, measured);
+  std::string const problem = interconnect_problem(measured.network, topology.nodes());
+  TRAINSTONE_REQUIRE_INPUT(problem.empty(), "--machine {}: {}", path, problem);
+  MachineModel model = measured.fit.model();
+  model.network = measured.network;
+  std::string description = machine_line(path, measured);
+  if (model.network.kind != Interconnect::Kind::full) description += "; " + to_string(model.network);
   return {model, description, std::move(measured)};
 }
 

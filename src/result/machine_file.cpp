@@ -96,7 +96,73 @@ Json parts_json(MeasuredParts const& parts) {
   return json;
 }
 
+Json network_json(Interconnect const& network) {
+  switch (network.kind) {
+  case Interconnect::Kind::full: break;
+  case Interconnect::Kind::fat_tree: {
+    Json levels = Json::array();
+    for (PodLevel const& level : network.levels)
+      levels.push_back({{"nodes", level.nodes}, {"taper", finite(level.taper, "a taper")}});
+    return {{"shape", "fat_tree"},
+            {"node_bytes_per_second", finite(network.node_bandwidth, "the network")},
+            {"levels", levels}};
+  }
+  case Interconnect::Kind::dragonfly:
+    return {{"shape", "dragonfly"},
+            {"groups", network.groups},
+            {"group_nodes", network.group_nodes},
+            {"global_links", network.global_links},
+            {"link_bytes_per_second", finite(network.link_bandwidth, "the network")}};
+  case Interconnect::Kind::torus:
+    return {{"shape", "torus"},
+            {"dimensions", network.dimensions},
+            {"link_bytes_per_second", finite(network.link_bandwidth, "the network")}};
+  }
+  return {{"shape", "full"}};
+}
+
 // --- reading
+
+/// Pods lie in pods of the next level.
+std::vector<PodLevel> read_levels(JsonFile const& document) {
+  std::string const place = "/network/levels";
+  std::vector<PodLevel> levels;
+  for (std::size_t i = 0; i < document.length(place); ++i) {
+    std::string const level = fmt::format("{}/{}", place, i);
+    levels.push_back({document.count(level + "/nodes"), document.positive(level + "/taper")});
+    std::int64_t const inner = i == 0 ? 1 : levels[i - 1].nodes;
+    document.require(levels[i].taper >= 1, level + "/taper must be at least 1");
+    document.require(levels[i].nodes % inner == 0 && (i == 0 || levels[i].nodes > inner),
+                     fmt::format("{}/nodes is {}, must be a larger multiple of {}", level, levels[i].nodes, inner));
+  }
+  document.require(!levels.empty(), place + " must have at least one level");
+  return levels;
+}
+
+Interconnect read_network(JsonFile const& document) {
+  if (!document.has("/network")) return {};
+  Interconnect network;
+  std::string const shape = document.text("/network/shape");
+  if (shape == "fat_tree") {
+    network.kind = Interconnect::Kind::fat_tree;
+    network.node_bandwidth = document.positive("/network/node_bytes_per_second");
+    network.levels = read_levels(document);
+  } else if (shape == "dragonfly") {
+    network.kind = Interconnect::Kind::dragonfly;
+    network.groups = document.count("/network/groups");
+    network.group_nodes = document.count("/network/group_nodes");
+    network.global_links = document.count("/network/global_links");
+    network.link_bandwidth = document.positive("/network/link_bytes_per_second");
+  } else if (shape == "torus") {
+    network.kind = Interconnect::Kind::torus;
+    network.dimensions = document.counts("/network/dimensions");
+    network.link_bandwidth = document.positive("/network/link_bytes_per_second");
+    document.require(!network.dimensions.empty(), "/network/dimensions must have at least one");
+  } else
+    document.require(shape == "full",
+                     fmt::format("/network/shape is \"{}\", must be full, fat_tree, dragonfly or torus", shape));
+  return network;
+}
 
 /// Files without them are of decks without tensor ranks.
 void read_piece_shares(JsonFile const& document, PartTimes& times) {
@@ -256,6 +322,7 @@ std::string machine_json(MeasuredMachine const& machine) {
   if (machine.parts) json["parts"] = parts_json(*machine.parts);
   for (auto const& [name, member] : offload_rates)
     if (machine.offload) json["offload"][name] = finite(*machine.offload.*member, name);
+  if (machine.network.kind != Interconnect::Kind::full) json["network"] = network_json(machine.network);
   return json_text(json);
 }
 
@@ -287,6 +354,7 @@ MeasuredMachine read_machine_file(std::string const& path) {
   machine.bandwidth_bytes_per_second = document.optional_non_negative("/peaks/bandwidth_bytes_per_second");
   if (document.has("/parts")) machine.parts = read_parts(document);
   machine.offload = read_offload(document);
+  machine.network = read_network(document);
   return machine;
 }
 

@@ -48,6 +48,7 @@ struct MeasuredMachine {
   std::optional<double> bandwidth_bytes_per_second; ///< of one rank while all ranks of its node measure
   std::optional<MeasuredParts> parts;               ///< while all ranks measure
   std::optional<OffloadRates> offload;              ///< while all ranks measure
+  Interconnect network;                             ///< as its owner describes it: it is not measured
 };
 
 /// Host, CPU and time of here and now; the rest is left to the caller.

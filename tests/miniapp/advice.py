@@ -4,6 +4,7 @@ import re
 import shlex
 import unittest
 
+from lecture import write_machine
 from refusals import RefusalTest
 from support import Context, Deck, run, settings, start
 
@@ -107,6 +108,41 @@ class SweepTest(unittest.TestCase):
                 refused = run("report", "a.json", prepare=lambda folder: (folder / "a.json").write_text(
                     json.dumps({**sweeps[0], **damage})))
                 self.assertEqual(refused.code, USAGE, refused)
+                self.assertIn(word, refused.err)
+
+    def test_a_network_that_is_tapered_makes_steps_longer_and_a_full_one_does_not(self):
+        deck = Deck({**MODEL, "batch.global": None, "batch.accumulation": "1"}).path
+        def sweep(network):
+            def write(folder):
+                write_machine(folder, curves=("message_intra", "one_way_intra", "message_inter", "one_way_inter", "reduce", "copy",
+                                              "combine_to_own", "combine_to_all", "fetch"))
+                machine = json.loads((folder / "peaks.json").read_text())
+                machine["peaks"] = {"gemm_flops_per_second": 1e12, "bandwidth_bytes_per_second": 1e11}
+                machine["overlap"]["inter"] = 1
+                machine["node_barrier_seconds"] = 0
+                machine |= {"network": network} if network else {}
+                (folder / "peaks.json").write_text(json.dumps(machine))
+            return run("estimate", deck, "--sweep", "ranks=4..16", "--nodes", 4, "--machine", "peaks.json", "--json", "a.json",
+                       "--set", "comm.allreduce=rabenseifner", prepare=write)
+        def tree(taper):  # a node sends at 5 GB/s
+            return {"shape": "fat_tree", "node_bytes_per_second": 5e9, "levels": [{"nodes": 4, "taper": taper}]}
+        def steps(network):
+            outcome = sweep(network)
+            self.assertEqual(outcome.code, 0, outcome)
+            return [row["step_seconds"] for row in loaded(outcome)["rows"]], outcome.out
+        (free, _), (full, out), (tapered, _) = steps(None), steps(tree(1)), steps(tree(4))
+        self.assertEqual(full, free)
+        self.assertIn("fat tree of nodes of 5 GB/s, pods of 4 (taper 1)", out)
+        self.assertEqual(tapered[0], free[0])  # one pod
+        self.assertGreater(tapered[1], free[1])
+        self.assertGreater(tapered[2], free[2])
+        for words, network in ((["torus 2 x 2", "4 nodes, there are 8"],
+                                {"shape": "torus", "dimensions": [2, 2], "link_bytes_per_second": 5e9}),
+                               (["/network/shape", "fat_tree, dragonfly or torus"], {"shape": "ring"}),
+                               (["/network/levels/0/taper", "at least 1"], tree(0.5))):
+            refused = sweep(network)
+            self.assertEqual(refused.code, USAGE, refused)
+            for word in words:
                 self.assertIn(word, refused.err)
 
 

@@ -242,3 +242,20 @@ TEST_CASE("times of parts hold for decks with the same conditions alone", "[mach
              ContainsSubstring("channels 160") && ContainsSubstring("the deck has 768"));
   CHECK_THAT(parts_differ(parts, {{"dropout", "none"}}), ContainsSubstring("dropout"));
 }
+
+TEST_CASE("the network of a machine is what its file says, in every shape", "[machine]") {
+  using Kind = Interconnect::Kind;
+  for (Interconnect const& network :
+       {Interconnect{},
+        Interconnect{.kind = Kind::fat_tree, .node_bandwidth = 2e11 / 3, .levels = {{4, 1}, {32, 7.0 / 3}}},
+        Interconnect{
+            .kind = Kind::dragonfly, .groups = 5, .group_nodes = 16, .global_links = 7, .link_bandwidth = 1e10 / 3},
+        Interconnect{.kind = Kind::torus, .link_bandwidth = 1e10 / 7, .dimensions = {4, 3, 5}}}) {
+    MeasuredMachine machine = sample_machine();
+    machine.network = network;
+    TemporaryFolder const folder;
+    std::string const path = folder.path() + "/peaks.json";
+    write_machine_file(path, machine);
+    CHECK(read_machine_file(path).network == network);
+  }
+}

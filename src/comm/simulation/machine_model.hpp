@@ -5,6 +5,7 @@
 // file (peaks.json). Does not measure and does not know schedules.
 
 #include "comm/schedule/topology.hpp"
+#include "comm/simulation/interconnect.hpp"
 
 #include <array>
 #include <vector>
@@ -55,6 +56,7 @@ struct MachineModel {
   double node_barrier = 0;        ///< seconds
   int ports = 1;                  ///< messages that a rank can send, and receive, at the same time
   int node_ports = 0;             ///< messages that a node can send to others, and receive, at the same time; 0: any
+  Interconnect network;           ///< what messages between nodes share beyond these ports
 
   PiecewiseLinear& of(Link link) { return message[static_cast<std::size_t>(link)]; }
   PiecewiseLinear const& of(Link link) const { return message[static_cast<std::size_t>(link)]; }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace trainstone::Impl {
 
@@ -40,13 +41,19 @@ Index touched_elements(Schedule const& schedule) {
 
 } // namespace
 
-PortSimulation::PortSimulation(MachineModel const& machine, Topology const& topology, std::size_t element_bytes)
+PortSimulation::PortSimulation(MachineModel const& machine, Topology const& topology, std::size_t element_bytes,
+                               std::vector<int> placement)
     : m_machine(machine),
       m_topology(topology),
       m_element_bytes(element_bytes),
-      m_timed{{}, {}, {}, machine.node_barrier, machine.ports, machine.node_ports} {
+      m_timed{{}, {}, {}, machine.node_barrier, machine.ports, machine.node_ports},
+      m_lines{topology.ranks(), std::move(placement)} {
   TRAINSTONE_REQUIRE(machine.ports >= 1 && machine.node_ports >= 0, "a machine with {} ports per rank, {} per node",
                      machine.ports, machine.node_ports);
+  TRAINSTONE_REQUIRE(std::ssize(m_lines.nodes) % topology.ranks() == 0, "{} places of lines of {} ranks",
+                     m_lines.nodes.size(), topology.ranks());
+  if (!m_lines.nodes.empty() || machine.network.kind == Interconnect::Kind::full) return;
+  for (Rank rank = 0; rank < topology.ranks(); ++rank) m_lines.nodes.push_back(topology.node_of(rank));
 }
 
 void PortSimulation::add(Schedule const& schedule) {
@@ -72,6 +79,8 @@ void PortSimulation::add(Schedule const& schedule) {
                                   .peer = move.peer,
                                   .sends = move.action == Action::send,
                                   .between_nodes = kind == Link::inter});
+      if (m_machine.network.kind != Interconnect::Kind::full)
+        m_wire.push_back(bytes * m_machine.of(kind).pieces().back().per_byte);
     }
     timed.late_seconds += (1 - overlap) * timed.early_seconds;
     timed.early_seconds *= overlap;
@@ -87,7 +96,10 @@ std::optional<double> PortSimulation::run(Motion motion) const {
   auto const played = static_cast<Rank>(m_timed.ranks.size());
   TRAINSTONE_REQUIRE(played >= 1 && m_topology.ranks() % played == 0, "{} schedules for {} ranks", played,
                      m_topology.ranks());
-  return play(m_timed, m_topology.ranks(), motion);
+  if (m_machine.network.kind == Interconnect::Kind::full) return play(m_timed, m_topology.ranks(), motion);
+  TimedSchedules lengthened = m_timed;
+  lengthen(lengthened, m_wire, m_machine, m_lines, motion);
+  return play(lengthened, m_topology.ranks(), motion);
 }
 
 double PortSimulation::local_seconds(Schedule const& schedule, Move const& move, double touched) const {

@@ -4,6 +4,7 @@
 // of them; plays that (timed_playback.hpp). For the simulator alone.
 
 #include "comm/schedule/schedule.hpp"
+#include "comm/simulation/contention.hpp"
 #include "comm/simulation/machine_model.hpp"
 #include "comm/simulation/timed_playback.hpp"
 
@@ -14,8 +15,9 @@ namespace trainstone::Impl {
 
 class PortSimulation {
 public:
-  /// Both must outlive the simulation.
-  PortSimulation(MachineModel const& machine, Topology const& topology, std::size_t element_bytes);
+  /// Machine and topology must outlive the simulation. \param[in] placement  see price() in simulator.hpp
+  PortSimulation(MachineModel const& machine, Topology const& topology, std::size_t element_bytes,
+                 std::vector<int> placement = {});
 
   /// The schedule of the next rank, from 0 on. It is not needed any more on return.
   void add(Schedule const& schedule);
@@ -31,6 +33,8 @@ private:
   Topology const& m_topology;
   std::size_t m_element_bytes;
   TimedSchedules m_timed;
+  PlacedLines m_lines;
+  std::vector<double> m_wire; ///< by message, if the network holds messages up
 };
 
 } // namespace trainstone::Impl

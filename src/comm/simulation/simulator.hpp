@@ -76,7 +76,10 @@ double price(Problem const& problem, std::vector<Schedule> const& schedules, std
 /// nodes in block order only one node's schedules are made: 65,536 ranks take seconds at most. Where the elements are
 /// no multiple of more than 256 ranks, all blocks are then taken to have their mean size; with fewer elements than
 /// ranks that is too much for algorithms whose blocks pass through slow links.
+/// \param[in] placement  of ranks that do the same at the same time, in lines of as many ranks as the problem has: the
+/// node of each, line after line. They share the machine's network. Empty: the problem's ranks alone
 /// \throws InputError if the algorithm refuses the problem
-double price(Problem const& problem, Algorithm algorithm, std::size_t element_bytes, MachineModel const& machine);
+double price(Problem const& problem, Algorithm algorithm, std::size_t element_bytes, MachineModel const& machine,
+             std::vector<int> const& placement = {});
 
 } // namespace trainstone

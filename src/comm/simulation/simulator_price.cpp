@@ -53,13 +53,15 @@ MachineModel stretched(MachineModel machine, double factor) {
   for (PiecewiseLinear* const curve : {&machine.reduce, &machine.copy, &machine.combine_to_own, &machine.combine_to_all,
                                        &machine.fetch, &machine.push})
     *curve = stretched(*curve, factor);
+  machine.network.node_bandwidth *= factor;
+  machine.network.link_bandwidth *= factor;
   return machine;
 }
 
 } // namespace
 
 std::optional<double> Impl::price_of_one_node(Problem const& problem, Algorithm algorithm, std::size_t element_bytes,
-                                              MachineModel const& machine) {
+                                              MachineModel const& machine, std::vector<int> const& placement) {
   Rank const played = representatives(problem.topology);
   if (played == 0 || !symmetry_may_hold(problem, algorithm, machine)) return {};
   Rank const ranks = problem.ranks();
@@ -69,7 +71,7 @@ std::optional<double> Impl::price_of_one_node(Problem const& problem, Algorithm 
   double const factor =
       problem.elements() == 0 ? 1 : static_cast<double>(rounded.elements()) / static_cast<double>(problem.elements());
   MachineModel const machine_of_rounded = factor == 1 ? machine : stretched(machine, factor);
-  Impl::PortSimulation simulation(machine_of_rounded, problem.topology, element_bytes);
+  Impl::PortSimulation simulation(machine_of_rounded, problem.topology, element_bytes, placement);
   for (Rank rank = 0; rank < played; ++rank) simulation.add(make_schedule(rounded, algorithm, rank));
   for (Impl::Motion const motion : {Impl::Motion::shift, Impl::Motion::exchange}) {
     if (auto const seconds = simulation.run(motion)) return seconds; // with the wrong motion messages never meet
@@ -88,9 +90,11 @@ double price(Problem const& problem, std::vector<Schedule> const& schedules, std
   return *seconds;
 }
 
-double price(Problem const& problem, Algorithm algorithm, std::size_t element_bytes, MachineModel const& machine) {
-  if (auto const seconds = Impl::price_of_one_node(problem, algorithm, element_bytes, machine)) return *seconds;
-  Impl::PortSimulation simulation(machine, problem.topology, element_bytes);
+double price(Problem const& problem, Algorithm algorithm, std::size_t element_bytes, MachineModel const& machine,
+             std::vector<int> const& placement) {
+  if (auto const seconds = Impl::price_of_one_node(problem, algorithm, element_bytes, machine, placement))
+    return *seconds;
+  Impl::PortSimulation simulation(machine, problem.topology, element_bytes, placement);
   for (Rank rank = 0; rank < problem.ranks(); ++rank) simulation.add(make_schedule(problem, algorithm, rank));
   auto const seconds = simulation.run();
   TRAINSTONE_REQUIRE(seconds, "{} {} waits for ever", to_string(problem.collective), to_string(algorithm));

@@ -42,6 +42,7 @@ MachineModel cores_of(MachineModel machine) {
       (*curves)[link] = changed((*curves)[link], 1 - machine.overlap[link], 0, 0);
     machine.overlap[link] = 0;
   }
+  machine.network = {};
   return machine;
 }
 
@@ -281,6 +282,28 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
   return of(plan, planned, communicator_of(planned), element_bytes);
 }
 
+/// The nodes of all lines whose ranks do at the same time what those of one line do: of two neighbouring stages, all
+/// such pairs. Empty where nothing is held up, or all ranks are one line.
+std::vector<int> const& StepPrices::placement(ShardPlan const& plan, CommunicatorId const& communicator) {
+  std::optional<Axis> const axis = communicator.axis;
+  std::optional<StagePair> const stages = communicator.stages;
+  StagePair const pair = stages.value_or(StagePair{-1, -1});
+  auto const [found, is_new] = m_placements.try_emplace({axis ? static_cast<int>(*axis) : -1, pair.lower, pair.upper});
+  std::vector<int>& nodes = found->second;
+  if (!is_new || !axis || m_machine.network.kind == Interconnect::Kind::full) return nodes;
+  Mesh const& mesh = plan.layout.mesh;
+  bool const neighbours = pair.upper == pair.lower + 1;
+  for (Rank rank = 0; rank < mesh.ranks(); ++rank) {
+    Rank const place = mesh.index(*axis, rank);
+    std::vector<Rank> members;
+    if (!stages && place == 0) members = mesh.members(*axis, rank);
+    if (stages && (neighbours ? place + 1 < mesh.pipeline : place == pair.lower))
+      members = mesh.members(StagePair{place, neighbours ? place + 1 : pair.upper}, rank);
+    for (Rank const member : members) nodes.push_back(plan.layout.topology.node_of(member));
+  }
+  return nodes;
+}
+
 /// All roots cost the same.
 CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& planned,
                                CommunicatorId const& communicator, std::size_t element_bytes) {
@@ -297,7 +320,8 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
                 element_bytes};
   auto const [found, is_new] = m_known.try_emplace(key);
   if (is_new) {
-    double const all = trainstone::price(problem, planned.algorithm, element_bytes, m_machine);
+    double const all =
+        trainstone::price(problem, planned.algorithm, element_bytes, m_machine, placement(plan, communicator));
     double const core = m_cores_communicate ? trainstone::price(problem, planned.algorithm, element_bytes, m_cores) : 0;
     found->second.core = nanoseconds(core);
     found->second.wire = std::max<Nanoseconds>(0, nanoseconds(all - core));

@@ -61,6 +61,7 @@ private:
   InstructionPrice of_tie(ShardPlan const& plan, Rank member, Instruction const& instruction);
   InstructionPrice of_agree(ShardPlan const& plan);
   InstructionPrice of_norm(ShardPlan const& plan, Rank member, Instruction const& instruction);
+  std::vector<int> const& placement(ShardPlan const& plan, CommunicatorId const& communicator);
   double part_of_pass(ShardPlan const& plan, Instruction const& instruction) const;
   Nanoseconds of_part(ShardPlan const& plan, Instruction const& instruction) const;
   Nanoseconds of_elements(ShardPlan const& plan, Rank member, Instruction const& instruction) const;
@@ -73,6 +74,7 @@ private:
   OffloadRates m_files;
   std::vector<RankClass> m_classes;
   std::map<Key, CollectivePrice> m_known;
+  std::map<std::tuple<int, Rank, Rank>, std::vector<int>> m_placements; ///< by axis and pair of stages
   /// By stage and a bucket's elements of an owner's share.
   std::map<std::pair<Index, Index>, std::vector<CollectivePrice>> m_reductions;
 };

@@ -1,0 +1,63 @@
+#pragma once
+
+// The network between nodes beyond their own ports: which cuts of it messages cross, and what these pass. Owns the
+// shapes (fat tree, dragonfly, torus) and the rule of contention: messages that are under way at the same time share a
+// cut, and each is as much slower as its fullest cut is too full. A plain value. Does not know ranks and schedules.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trainstone {
+
+/// Pods of nodes in block order: those of a level lie in pods of the next one. The switches of a pod pass
+/// `nodes` x the bandwidth of a node / `taper` upwards, and as much downwards.
+struct PodLevel {
+  std::int64_t nodes = 1; ///< of a pod
+  double taper = 1;       ///< 1: full bisection
+
+  bool operator==(PodLevel const&) const = default;
+};
+
+struct Interconnect {
+  enum class Kind {
+    full,      ///< nothing but the ports of ranks and nodes holds up a message
+    fat_tree,  ///< pods
+    dragonfly, ///< groups of nodes in block order; each is linked to all others
+    torus,     ///< nodes in a box, the first dimension fastest; links to both sides, also around
+  };
+
+  Kind kind = Kind::full;
+  double node_bandwidth = 0;                 ///< fat tree: bytes per second of a node, each way
+  std::vector<PodLevel> levels = {};         ///< fat tree: from the smallest pods on
+  std::int64_t groups = 1;                   ///< dragonfly
+  std::int64_t group_nodes = 1;              ///< dragonfly: nodes of a group
+  std::int64_t global_links = 0;             ///< dragonfly: from a group to all others together
+  double link_bandwidth = 0;                 ///< dragonfly: of a global link; torus: of a link; each way
+  std::vector<std::int64_t> dimensions = {}; ///< torus
+
+  bool operator==(Interconnect const&) const = default;
+};
+
+/// Bytes that one node sends to another one, per second where nothing holds them up.
+struct NodeFlow {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  double rate = 0;
+};
+
+/// How many times as long as alone each of these flows takes for a byte, if all are there at once: at least 1, and 1
+/// inside a node. A message of a fat tree goes over the least pod that holds both nodes. One of a dragonfly takes the
+/// links between both groups, or all links of its group if that is faster though it passes two of them. One of a torus
+/// goes dimension by dimension, the shorter way round.
+/// Complexity: O(flows x (levels, or hops))
+std::vector<double> slowdowns(Interconnect const& network, std::span<NodeFlow const> flows);
+
+/// "fat tree of pods of 16 nodes, 256 nodes (taper 2)"
+std::string to_string(Interconnect const& network);
+
+/// Why it has no room for so many nodes; empty if it has.
+std::string interconnect_problem(Interconnect const& network, std::int64_t nodes);
+
+} // namespace trainstone
