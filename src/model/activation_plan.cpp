@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <utility>
 
 namespace trainstone {
@@ -263,6 +264,23 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
       plan.push_back(planned_activation(places.name(placed), placed.what, storage_of(placed.what, options, storage),
                                         extents_of(placed.what, config, shape, options).elements()));
   return plan;
+}
+
+std::uint64_t activation_bytes(GptConfig const& config, MicroBatchShape shape, Storage storage,
+                               GptOptions const& options, ModelStage const& stage, ActivationCopies const& copies,
+                               ActivationSet set) {
+  std::array<std::optional<std::uint64_t>, activation_kinds> known; // of one of each kind
+  std::uint64_t sum = 0;
+  for (PlacedActivation const& placed : ActivationPlaces(stage, options, copies).all(storage)) {
+    if (!is_in(set, placed, options, storage)) continue;
+    std::optional<std::uint64_t>& bytes = known[static_cast<std::size_t>(placed.what)];
+    if (!bytes)
+      bytes = planned_activation("", placed.what, storage_of(placed.what, options, storage),
+                                 extents_of(placed.what, config, shape, options).elements())
+                  .bytes;
+    sum += *bytes;
+  }
+  return sum;
 }
 
 } // namespace trainstone

@@ -239,5 +239,9 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
                                            GptOptions const& options, ModelStage const& stage,
                                            ActivationCopies const& copies = {}, ActivationSet set = ActivationSet::all);
+/// The sum of their bytes, without their names, which take most of the time.
+std::uint64_t activation_bytes(GptConfig const& config, MicroBatchShape shape, Storage storage,
+                               GptOptions const& options, ModelStage const& stage, ActivationCopies const& copies,
+                               ActivationSet set);
 
 } // namespace trainstone

@@ -18,8 +18,7 @@ namespace trainstone {
 template <class Visit>
 void for_each_tensor(ParameterTable const& table, Index group, Range const& part, Visit const& visit) {
   Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
-  for (ParameterTensor const& tensor : table.tensors()) {
-    if (tensor.group != group) continue;
+  for (ParameterTensor const& tensor : std::ranges::equal_range(table.tensors(), group, {}, &ParameterTensor::group)) {
     Index const first = tensor.offset - offset;
     Range const here{std::max(first, part.begin), std::min(first + tensor.size(), part.end)};
     if (here.begin < here.end) visit(tensor, here);

@@ -7,8 +7,9 @@
 
 namespace trainstone {
 
-Partition::Partition(std::vector<Index> offsets) : m_offsets(std::move(offsets)) {
-  for (Index const offset : m_offsets) m_fingerprint.add(static_cast<std::uint64_t>(offset));
+Partition::Partition(std::vector<Index> offsets)
+    : m_offsets(std::make_shared<std::vector<Index> const>(std::move(offsets))) {
+  for (Index const offset : *m_offsets) m_fingerprint.add(static_cast<std::uint64_t>(offset));
 }
 
 Partition Partition::even(Range const& part, Rank ranks) {
@@ -40,7 +41,7 @@ Range Partition::range(Rank block) const { return range(block, block + 1); }
 Range Partition::range(Rank first, Rank last) const {
   TRAINSTONE_REQUIRE(first >= 0 && first <= last && last <= ranks(), "no blocks {} to {} among {}", first, last,
                      ranks());
-  return {m_offsets[static_cast<std::size_t>(first)], m_offsets[static_cast<std::size_t>(last)]};
+  return {(*m_offsets)[static_cast<std::size_t>(first)], (*m_offsets)[static_cast<std::size_t>(last)]};
 }
 
 Index Partition::largest() const {

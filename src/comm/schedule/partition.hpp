@@ -7,6 +7,7 @@
 #include "comm/schedule/fingerprint.hpp"
 #include "core/index.hpp"
 
+#include <memory>
 #include <vector>
 
 namespace trainstone {
@@ -24,7 +25,7 @@ struct Range {
   bool operator==(Range const&) const = default;
 };
 
-/// A buffer's elements in blocks, block i being rank i's.
+/// A buffer's elements in blocks, block i being rank i's. Copies share their offsets.
 class Partition {
 public:
   /// Blocks that differ by at most one element, the larger ones first.
@@ -36,24 +37,26 @@ public:
   /// Blocks between the given offsets, which may not decrease: offsets.size() - 1 blocks.
   static Partition of_offsets(std::vector<Index> offsets);
 
-  Rank ranks() const { return static_cast<Rank>(m_offsets.size()) - 1; }
+  Rank ranks() const { return static_cast<Rank>(m_offsets->size()) - 1; }
   /// In all blocks.
-  Index elements() const { return m_offsets.back() - m_offsets.front(); }
+  Index elements() const { return m_offsets->back() - m_offsets->front(); }
   Range range(Rank block) const;
   /// Blocks first ... last-1 as one range; empty if first == last.
   Range range(Rank first, Rank last) const;
   Index size(Rank block) const { return range(block).size(); }
   Index largest() const;
   /// Where each block begins, and where the last one ends: ranks() + 1 values.
-  std::vector<Index> const& offsets() const { return m_offsets; }
+  std::vector<Index> const& offsets() const { return *m_offsets; }
   /// Of the offsets. Kept, because schedules of very many ranks are made from one partition.
   Fingerprint const& fingerprint() const { return m_fingerprint; }
-  bool operator==(Partition const&) const = default;
+  bool operator==(Partition const& other) const {
+    return m_offsets == other.m_offsets || *m_offsets == *other.m_offsets;
+  }
 
 private:
   explicit Partition(std::vector<Index> offsets);
 
-  std::vector<Index> m_offsets;
+  std::shared_ptr<std::vector<Index> const> m_offsets;
   Fingerprint m_fingerprint;
 };
 

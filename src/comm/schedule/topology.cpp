@@ -27,24 +27,30 @@ Topology Topology::cyclic(Rank ranks, int nodes) {
   return Topology(std::move(node_of_rank));
 }
 
-Topology::Topology(std::vector<int> node_of_rank) : m_node_of_rank(std::move(node_of_rank)) {
-  TRAINSTONE_REQUIRE(!m_node_of_rank.empty(), "a topology needs at least one rank");
-  TRAINSTONE_REQUIRE(std::ranges::min(m_node_of_rank) >= 0, "node {} is negative", std::ranges::min(m_node_of_rank));
-  m_members.resize(static_cast<std::size_t>(std::ranges::max(m_node_of_rank)) + 1);
-  for (Rank rank = 0; rank < ranks(); ++rank) m_members[static_cast<std::size_t>(node_of(rank))].push_back(rank);
-  for (int const node : m_node_of_rank) m_fingerprint.add(static_cast<std::uint64_t>(node));
-  m_ring_position.resize(m_node_of_rank.size());
-  for (std::vector<Rank> const& node : m_members) {
-    TRAINSTONE_REQUIRE(!node.empty(), "one of {} nodes has no rank", m_members.size());
+Topology::Topology(std::vector<int> node_of_rank) {
+  TRAINSTONE_REQUIRE(!node_of_rank.empty(), "a topology needs at least one rank");
+  auto const [first, last] = std::ranges::minmax(node_of_rank);
+  TRAINSTONE_REQUIRE(first >= 0, "node {} is negative", first);
+  auto tables = std::make_shared<Tables>();
+  tables->members.resize(static_cast<std::size_t>(last) + 1);
+  tables->ring_position.resize(node_of_rank.size());
+  for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank) {
+    tables->members[static_cast<std::size_t>(node_of_rank[rank])].push_back(static_cast<Rank>(rank));
+    tables->fingerprint.add(static_cast<std::uint64_t>(node_of_rank[rank]));
+  }
+  for (std::vector<Rank> const& node : tables->members) {
+    TRAINSTONE_REQUIRE(!node.empty(), "one of {} nodes has no rank", tables->members.size());
     for (Rank const rank : node) {
-      m_ring_position[static_cast<std::size_t>(rank)] = static_cast<Rank>(m_ring.size());
-      m_ring.push_back(rank);
+      tables->ring_position[static_cast<std::size_t>(rank)] = static_cast<Rank>(tables->ring.size());
+      tables->ring.push_back(rank);
     }
   }
+  tables->node_of_rank = std::move(node_of_rank);
+  m_tables = std::move(tables);
 }
 
 Topology Topology::of(std::vector<Rank> const& members) const {
-  std::vector<int> number_of_node(m_members.size(), -1), node_of_member;
+  std::vector<int> number_of_node(static_cast<std::size_t>(nodes()), -1), node_of_member;
   node_of_member.reserve(members.size());
   int seen = 0;
   for (Rank const member : members) {

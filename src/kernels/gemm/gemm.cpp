@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -89,6 +91,16 @@ GemmShape shape_of(Transpose transpose_a, ConstStoredMatrix const& a, Transpose 
   return shape;
 }
 
+/// A library takes up to a millisecond to answer, and a search among plans asks for the same products again and again.
+std::uint64_t asked_once(Provider const& provider, GemmShape const& shape) {
+  static std::mutex mutex;
+  static std::map<std::pair<GemmProvider, GemmShape>, std::uint64_t> answers;
+  std::scoped_lock const lock(mutex);
+  auto const [answer, is_new] = answers.try_emplace({provider.provider, shape});
+  if (is_new) answer->second = provider.scratch_bytes(shape);
+  return answer->second;
+}
+
 } // namespace
 
 std::span<GemmProvider const> built_gemm_providers() { return built; }
@@ -111,8 +123,8 @@ std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) 
   Provider const& found = find_provider(provider);
   bool const empty = shape.m == 0 || shape.n == 0 || shape.k == 0;
   if (empty) return 0;
-  if (found.computes_natively(shape.inputs)) return found.scratch_bytes(shape);
-  return Impl::conversion_bytes(shape) + found.scratch_bytes(Impl::in_fp32(shape));
+  if (found.computes_natively(shape.inputs)) return asked_once(found, shape);
+  return Impl::conversion_bytes(shape) + asked_once(found, Impl::in_fp32(shape));
 }
 
 int gemm_launches(GemmProvider provider, GemmShape const& shape) {

@@ -7,6 +7,8 @@
 #include "parallel/program/shard_traffic.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -42,22 +44,35 @@ std::vector<Range> telling_ranges(ParameterTensor const& tensor) {
   return {{0, channels}, {2 * channels, 3 * channels}};
 }
 
+void append_parts(std::vector<TensorPart>& parts, StateLayout const& layout, ParameterTable const& table, Index group) {
+  Range const share = layout.share(group);
+  for_each_run(table, group, share, [&](ParameterRun const& run) {
+    if (!layout.counts(group, run.tensor)) return;
+    for (Range const& telling : telling_ranges(run.tensor)) {
+      Index const first = std::max(telling.begin, run.in_whole);
+      Index const size = std::min(telling.end, run.in_whole + run.size) - first;
+      Index const begin = run.in_group - share.begin + first - run.in_whole;
+      if (size > 0) parts.push_back({&run.tensor, first, {begin, begin + size}});
+    }
+  });
+}
+
 /// Every parameter of the model is on ranks of one stage.
 std::vector<TensorPart> tensor_parts(StateLayout const& layout, ParameterTable const& table) {
   std::vector<TensorPart> parts;
-  for (Index group = 0; group < std::ssize(layout.groups); ++group) {
-    Range const share = layout.share(group);
-    for_each_run(table, group, share, [&](ParameterRun const& run) {
-      if (!layout.counts(group, run.tensor)) return;
-      for (Range const& telling : telling_ranges(run.tensor)) {
-        Index const first = std::max(telling.begin, run.in_whole);
-        Index const size = std::min(telling.end, run.in_whole + run.size) - first;
-        Index const begin = run.in_group - share.begin + first - run.in_whole;
-        if (size > 0) parts.push_back({&run.tensor, first, {begin, begin + size}});
-      }
-    });
-  }
+  for (Index group = 0; group < std::ssize(layout.groups); ++group) append_parts(parts, layout, table, group);
   return parts;
+}
+
+/// Kernels that look at this rank's share of a group.
+std::uint64_t launches_of_group(ShardPlan const& plan, ParameterTable const& table, Index group) {
+  std::vector<TensorPart> parts;
+  append_parts(parts, plan.layout, table, group);
+  if (!plan.layout.types.master) return parts.size();
+  std::uint64_t pieces = 0;
+  for (TensorPart const& part : parts)
+    pieces += static_cast<std::uint64_t>(std::ssize(chunks_of(plan.offload, part.in_share)));
+  return pieces;
 }
 
 /// Adds up |values - what they began with| of parts of tensors, by kind.
@@ -115,10 +130,20 @@ Traffic parameter_changes_traffic(StateLayout const& layout) {
 }
 
 std::uint64_t parameter_changes_launches(ShardPlan const& plan, ParameterTable const& table) {
+  std::map<std::pair<Index, Index>, std::uint64_t> of_block; // by share: blocks are alike
   std::uint64_t pieces = 0;
-  for (TensorPart const& part : tensor_parts(plan.layout, table))
-    pieces +=
-        plan.layout.types.master ? static_cast<std::uint64_t>(std::ssize(chunks_of(plan.offload, part.in_share))) : 1;
+  for (ParameterTensor const* first = nullptr; ParameterTensor const& tensor : table.tensors()) {
+    if (first && first->group == tensor.group) continue;
+    first = &tensor;
+    Range const share = plan.layout.share(tensor.group);
+    if (tensor.block < 0) {
+      pieces += launches_of_group(plan, table, tensor.group);
+      continue;
+    }
+    auto const [known, is_new] = of_block.try_emplace({share.begin, share.end});
+    if (is_new) known->second = launches_of_group(plan, table, tensor.group);
+    pieces += known->second;
+  }
   return pieces;
 }
 

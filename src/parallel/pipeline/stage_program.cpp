@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <optional>
-#include <set>
+#include <queue>
 #include <span>
 #include <utility>
 
@@ -20,34 +20,50 @@ using Work = std::pair<Index, Index>; // micro-batch, chunk
 /// Buffers of one kind. The first free one is taken, so that their number is the peak of those in use.
 class Buffers {
 public:
+  explicit Buffers(PipelineShape const& shape)
+      : m_chunks(shape.chunks), m_numbers(static_cast<std::size_t>(shape.micro_batches * shape.chunks), none) {}
+
   Index take(Work const& work) {
     TRAINSTONE_REQUIRE(!has(work), "micro-batch {}, chunk {} is in its order twice", work.first, work.second);
-    Index const number = m_free.empty() ? m_count++ : *m_free.begin();
-    m_free.erase(number);
-    m_number[work] = number;
-    return number;
+    return place(work) = m_free.empty() ? m_count++ : take_free();
   }
   Index number(Work const& work) const {
-    auto const found = m_number.find(work);
-    TRAINSTONE_REQUIRE(found != m_number.end(), "micro-batch {}, chunk {} has no buffer: its order lacks an operation",
-                       work.first, work.second);
-    return found->second;
+    TRAINSTONE_REQUIRE(has(work), "micro-batch {}, chunk {} has no buffer: its order lacks an operation", work.first,
+                       work.second);
+    return m_numbers[index(work)];
   }
-  bool has(Work const& work) const { return m_number.contains(work); }
+  bool has(Work const& work) const { return is_in_shape(work) && m_numbers[index(work)] != none; }
   void release(Work const& work) {
-    m_free.insert(number(work));
-    m_number.erase(work);
+    m_free.push(number(work));
+    place(work) = none;
   }
   void hand_over(Work const& from, Work const& to) {
-    m_number[to] = number(from);
-    m_number.erase(from);
+    place(to) = number(from);
+    place(from) = none;
   }
   Index count() const { return m_count; }
 
 private:
-  std::set<Index> m_free;
+  static constexpr Index none = -1;
+
+  std::size_t index(Work const& work) const { return static_cast<std::size_t>(work.first * m_chunks + work.second); }
+  bool is_in_shape(Work const& work) const {
+    return 0 <= work.first && 0 <= work.second && work.second < m_chunks && index(work) < m_numbers.size();
+  }
+  Index& place(Work const& work) {
+    TRAINSTONE_REQUIRE(is_in_shape(work), "there is no micro-batch {}, chunk {}", work.first, work.second);
+    return m_numbers[index(work)];
+  }
+  Index take_free() {
+    Index const number = m_free.top();
+    m_free.pop();
+    return number;
+  }
+
+  Index m_chunks;
+  std::priority_queue<Index, std::vector<Index>, std::greater<>> m_free;
   Index m_count = 0;
-  std::map<Work, Index> m_number;
+  std::vector<Index> m_numbers; ///< by micro-batch and chunk
 };
 
 class StageWriter {
@@ -59,7 +75,11 @@ public:
         m_splits(program.splits_backward),
         m_forward_only(program.forward_only),
         m_ahead(policy.ahead == ReceiveAhead::one_message),
-        m_waits_late(policy.waits == SendWaits::late) {
+        m_waits_late(policy.waits == SendWaits::late),
+        m_slots(m_shape),
+        m_inputs(m_shape),
+        m_gradient_buffers(m_shape) {
+    m_program.instructions.reserve(5 * order.size());
     for (ChunkOperation const& operation : order) {
       Work const work(operation.micro_batch, operation.chunk);
       if (operation.act == ChunkAct::forward && receives(m_shape, MessageKind::activation, stage, operation.chunk))

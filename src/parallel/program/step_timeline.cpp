@@ -1,6 +1,7 @@
 #include "parallel/program/step_timeline.hpp"
 
 #include "core/error.hpp"
+#include "core/tournament.hpp"
 #include "parallel/program/timeline_lines.hpp"
 
 #include <algorithm>
@@ -31,21 +32,21 @@ class Playback {
 public:
   Playback(std::vector<StepProgram> const& programs, std::vector<RankClass> const& classes, PriceOf const& price,
            Entries entries, Advances progress)
-      : m_classes(&classes), m_price(&price), m_entries(entries) {
-    for (RankClass const& one : classes) m_players.emplace_back(programs[at(one.program)], one, progress);
+      : m_classes(&classes), m_price(&price), m_entries(entries), m_next(classes.size(), never) {
+    for (RankClass const& one : classes)
+      m_players.emplace_back(programs[at(one.program)], one, progress, m_players.size(), m_moved);
     m_lines.emplace(classes, m_players);
-    m_next.resize(m_players.size());
   }
 
   StepTimeline play() {
     while (m_final.size() < m_players.size()) {
       TimelinePlayer& next = next_player();
-      Nanoseconds const time = m_next[number_of(next)];
+      Nanoseconds const time = m_next.smallest();
       TRAINSTONE_REQUIRE(time != never || m_lines->wait_for_begin(),
                          "the programs of {} classes of ranks wait for ever", m_players.size());
       // all that is called at one time is known before any of it begins
       if (m_lines->begin_one_before(time)) continue;
-      next.is_moved = true;
+      next.move();
       go_on(next);
     }
     return result();
@@ -54,9 +55,9 @@ public:
 private:
   /// The one whose next event is first. Only those that went on, or that others moved, are asked again.
   TimelinePlayer& next_player() {
-    for (std::size_t i = 0; i < m_players.size(); ++i)
-      if (std::exchange(m_players[i].is_moved, false)) m_next[i] = m_players[i].next_event();
-    return m_players[static_cast<std::size_t>(std::ranges::min_element(m_next) - m_next.begin())];
+    for (std::size_t const number : m_moved) m_next.set(number, m_players[number].next_event());
+    m_moved.clear();
+    return m_players[m_next.first()];
   }
 
   void go_on(TimelinePlayer& player) {
@@ -262,7 +263,8 @@ private:
   PriceOf const* m_price;
   Entries m_entries;
   std::vector<TimelinePlayer> m_players; ///< the first one leads
-  std::vector<Nanoseconds> m_next;       ///< by player: its next event
+  Tournament<Nanoseconds> m_next;        ///< by player: its next event
+  std::vector<std::size_t> m_moved;      ///< players that are to be asked for it
   std::optional<TimelineLines> m_lines;
   std::vector<Index> m_state_of_step, m_state_of_repetition;
   Nanoseconds m_repetition_begin = 0;

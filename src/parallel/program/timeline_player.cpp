@@ -46,8 +46,10 @@ bool reduces(Instruction const& started) { return started.act == Act::reduce || 
 
 } // namespace
 
-TimelinePlayer::TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress)
-    : place(program), m_progress(progress) {
+TimelinePlayer::TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress, std::size_t number,
+                               std::vector<std::size_t>& moved)
+    : place(program), m_progress(progress), m_number(number), m_moved(&moved) {
+  move();
   result.ranks = of;
   for (Segment const& segment : program.step)
     m_updates_units = m_updates_units || std::ranges::count(segment.instructions, Act::update, &Instruction::act) > 0;
@@ -109,7 +111,7 @@ TimedWork* TimelinePlayer::find(Act act, Instruction const& instruction) {
 void TimelinePlayer::arrives(TimedWork& work, Nanoseconds time) {
   work.arrival = time;
   m_arriving.push_back(&work);
-  is_moved = true;
+  move();
 }
 
 TimedWork* TimelinePlayer::next_arrival() const {
@@ -175,7 +177,7 @@ void TimelinePlayer::append_state(std::vector<Index>& state, Nanoseconds origin)
 }
 
 void TimelinePlayer::shift(Nanoseconds time, Index micro_batches) {
-  is_moved = true;
+  move();
   clock += time;
   m_out_free += time;
   m_in_free += time;

@@ -64,7 +64,9 @@ struct UnitTurn {
 
 class TimelinePlayer {
 public:
-  TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress);
+  /// \param[in] moved  gets the numbers of players whose next event may be another one; must outlive the object
+  TimelinePlayer(StepProgram const& program, RankClass const& of, Advances progress, std::size_t number,
+                 std::vector<std::size_t>& moved);
 
   TimelinePlace place;
   Nanoseconds clock = 0;
@@ -112,8 +114,8 @@ public:
 
   /// When the player goes on; never: it waits for another class.
   Nanoseconds next_event() const;
-  /// Whether others have changed that since the player last went on: a collective arrives, or all times have moved on.
-  bool is_moved = true;
+  /// The player goes on, or others have changed when it does: a collective arrives, or all times have moved on.
+  void move() { m_moved->push_back(m_number); }
   /// Everything that decides what comes, as numbers relative to the given time and to the repetition.
   void append_state(std::vector<Index>& state, Nanoseconds origin) const;
   /// Moves all times and micro-batches on by a number of repetitions.
@@ -127,6 +129,8 @@ private:
   static Key key_of(Instruction const& started) { return key_of(started.act, started); }
 
   Advances m_progress;
+  std::size_t m_number;
+  std::vector<std::size_t>* m_moved;
   Nanoseconds m_out_free = 0, m_in_free = 0; ///< of its port
   std::map<Key, TimedWork> m_works;
   std::vector<TimedWork*> m_arriving;    ///< whose arrival is known

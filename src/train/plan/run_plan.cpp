@@ -97,7 +97,16 @@ ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank 
                          config.batch.accumulation, run.options_of(rank), {run.shape(), config.model.channels});
 }
 
-RunPlan plan_memory(ResolvedRun const& run, Rank rank) {
+namespace {
+
+enum class ActivationItems { each, sum };
+
+std::uint64_t activation_sum(RunPlan const& plan, GptConfig const& model) {
+  return activation_bytes(model, plan.shape, plan.storage().values, plan.parallel.parts.options(),
+                          plan.computed_stage(), plan.activation_copies(), plan.parallel.tensor.own_activations());
+}
+
+RunPlan plan_allocations(ResolvedRun const& run, Rank rank, ActivationItems activations) {
   RunConfig const& config = run.config;
   MicroBatchShape const shape = run.shape();
   ParameterTable table = run.table_of(rank);
@@ -111,7 +120,10 @@ RunPlan plan_memory(ResolvedRun const& run, Rank rank) {
   OffloadPlan const& offload = plan.parallel.offload;
   if (offload.optimizer == Residence::file) plan.file_bytes += file_bytes(plan.parallel.layout);
   if (offload.parameters == Residence::file) plan.file_bytes += parameter_file_bytes(plan.parallel.layout);
-  add_items(plan, MemoryCategory::activations, planned_activations(plan, config.model));
+  if (activations == ActivationItems::each)
+    add_items(plan, MemoryCategory::activations, planned_activations(plan, config.model));
+  else
+    plan.memory.push_back({MemoryCategory::activations, "activations", activation_sum(plan, config.model)});
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch", gemm_scratch(plan, config.model)});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = engine_pinned_buffers(plan.parallel);
@@ -126,6 +138,10 @@ RunPlan plan_memory(ResolvedRun const& run, Rank rank) {
   return plan;
 }
 
+} // namespace
+
+RunPlan plan_memory(ResolvedRun const& run, Rank rank) { return plan_allocations(run, rank, ActivationItems::sum); }
+
 RunPlan plan_traffic(ResolvedRun const& run, Rank rank) {
   RunPlan plan = plan_memory(run, rank);
   plan.sent = step_traffic(plan.parallel);
@@ -136,7 +152,7 @@ RunPlan plan_traffic(ResolvedRun const& run, Rank rank) {
 
 RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   RunConfig const& config = run.config;
-  RunPlan plan = plan_memory(run, rank);
+  RunPlan plan = plan_allocations(run, rank, ActivationItems::each);
   plan.start = start_traffic(plan.parallel);
   plan.sent = step_traffic(plan.parallel);
   plan.update_sent = update_traffic(plan.parallel);

@@ -90,7 +90,7 @@ private:
 /// \throws InputError if the model, the strategy or an algorithm is not possible
 RunPlan plan_run(ResolvedRun const& run, Rank rank);
 /// The same plan without traffic, work and launches, which take most of the time. What is left says how the ranks share
-/// the state, and what a rank allocates.
+/// the state, and how much a rank allocates: `memory` has all activations as one item.
 RunPlan plan_memory(ResolvedRun const& run, Rank rank);
 /// As plan_memory(), with what the rank sends per step.
 RunPlan plan_traffic(ResolvedRun const& run, Rank rank);
