@@ -1,6 +1,7 @@
 #include "advice/advice.hpp"
 
 #include "advice/largest_fit.hpp"
+#include "advice/least_time.hpp"
 #include "advice/rough_time.hpp"
 #include "core/error.hpp"
 #include "lectures/taught_capability.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -40,26 +42,40 @@ std::optional<RankedWay> plan_way(Search& search, Way const& way, std::optional<
       needed = std::max(needed, plan_memory(run, last).kernel_memory());
       if (!search.fits(needed)) return std::nullopt;
     }
-    RankedWay found{.way = way, .keys = keys_of(way, search.batch, search.deck), .needed = needed};
-    if (search.machine) found.rough_seconds = rough_seconds(way, run, first, *search.machine);
+    RankedWay found{.way = way,
+                    .keys = keys_of(way, search.batch, search.deck),
+                    .needed = needed,
+                    .on_host = first.pinned_bytes,
+                    .in_file = first.file_bytes};
+    if (!search.machine) return found;
+    PartTimes const times = part_times(run, first, *search.machine);
+    found.rough_seconds = rough_seconds(way, run, first, times, *search.machine);
+    found.least_seconds = least_seconds(run, times);
+    found.has_time = search.machine->offload || way.optimizer == Residence::kernels;
+    if (found.has_time) found.rough_seconds += seconds_of_moves(first, times, *search.machine, found.rough_seconds);
     return found;
   } catch (InputError const&) { // not legal with the deck's other keys
     return std::nullopt;
   }
 }
 
-/// Ways that differ in savings alone: the first that fits, with and without shared positions.
+/// Ways that differ in savings alone: with and without shared positions and for every place of the optimizer's state
+/// the first that fits. To move the state is of use only if less is computed again than without.
 void add_first_fits(Search& search, Way const& way, std::vector<RankedWay>& found,
                     std::optional<std::uint64_t>& least) {
-  std::map<bool, bool> done; // by sequence
+  std::map<std::pair<bool, Residence>, Recompute> least_again; // by sequence and place
+  auto const fits_with_less = [&](Way const& saving, Residence place) {
+    auto const fit = least_again.find({saving.sequence, place});
+    return fit != least_again.end() && fit->second <= saving.recompute;
+  };
   for (Way const& saving : with_savings(way, search.deck.config)) {
-    if (done[saving.sequence]) continue;
+    if (fits_with_less(saving, Residence::kernels) || fits_with_less(saving, saving.optimizer)) continue;
     ++search.advice.ways;
     if (!search.request.memory ||
         least_state(saving, search.deck.config) <= static_cast<double>(*search.request.memory)) {
       std::optional<RankedWay> fit = plan_way(search, saving, least);
       if (!fit) continue;
-      done[saving.sequence] = true;
+      least_again.emplace(std::pair(saving.sequence, saving.optimizer), saving.recompute);
       found.push_back(std::move(*fit));
     } else {
       ++search.advice.without_a_plan;
@@ -85,23 +101,59 @@ bool play(Search const& search, RankedWay& one) {
   return true;
 }
 
+/// Plays timelines: first for the list, then of ways that may still be faster than the fastest.
+class Plays {
+public:
+  Plays(Search const& search, std::vector<RankedWay> ways)
+      : m_search(search), m_listed(std::min(search.request.listed, search.request.played)), m_others(std::move(ways)) {}
+
+  void play_for_list() {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> of_mesh;
+    play_if([&](RankedWay const& one) {
+      if (m_played.size() >= m_listed) return false;
+      return of_mesh[{one.way.tensor, one.way.pipeline}]++ < most_of_a_mesh;
+    });
+  }
+  void play_what_may_win() {
+    play_if([&](RankedWay const& one) {
+      return m_played.size() < m_search.request.played && one.least_seconds < m_fastest;
+    });
+  }
+  /// With a timeline by their time, then the others.
+  std::vector<RankedWay> take() {
+    std::ranges::stable_sort(m_played, {}, [](RankedWay const& one) { return one.time.step; });
+    std::ranges::move(m_others, std::back_inserter(m_played));
+    return std::move(m_played);
+  }
+
+private:
+  template <class Choose>
+  void play_if(Choose const& choose) {
+    std::vector<RankedWay> others;
+    for (RankedWay& one : m_others) {
+      if (!one.has_time || !choose(one)) {
+        others.push_back(std::move(one));
+      } else if (play(m_search, one)) {
+        m_fastest = std::min(m_fastest, one.time.step);
+        m_played.push_back(std::move(one));
+      }
+    }
+    m_others = std::move(others);
+  }
+
+  Search const& m_search;
+  std::size_t m_listed;
+  std::vector<RankedWay> m_played, m_others;
+  double m_fastest = std::numeric_limits<double>::infinity();
+};
+
 /// Moves ways with a timeline to the front of the list.
 void play_best(Search const& search, std::vector<RankedWay>& all) {
-  std::ranges::stable_sort(all, {}, &RankedWay::rough_seconds);
-  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> of_mesh;
-  std::vector<RankedWay> played, others;
-  for (RankedWay& one : all) {
-    std::size_t& count = of_mesh[{one.way.tensor, one.way.pipeline}];
-    if (played.size() >= search.request.played || count >= most_of_a_mesh) {
-      others.push_back(std::move(one));
-    } else if (play(search, one)) {
-      ++count;
-      played.push_back(std::move(one));
-    }
-  }
-  std::ranges::stable_sort(played, {}, [](RankedWay const& one) { return one.time.step; });
-  all = std::move(played);
-  std::ranges::move(others, std::back_inserter(all));
+  std::ranges::stable_sort(all, {}, [](RankedWay const& one) { return std::pair(!one.has_time, one.rough_seconds); });
+  Plays plays(search, std::move(all));
+  plays.play_for_list();
+  plays.play_what_may_win();
+  all = plays.take();
 }
 
 Search search_of(AdviceRequest const& request, StepMachine const* machine) {
@@ -110,7 +162,7 @@ Search search_of(AdviceRequest const& request, StepMachine const* machine) {
   return {request, std::move(deck), batch, machine};
 }
 
-/// Whether a way that needs least memory fits on so many ranks.
+/// Whether a way that needs least memory fits on so many ranks. What is on the host or in a file, any host holds.
 bool anything_fits(AdviceRequest const& request, WayBatch const& batch) {
   Search search = search_of(request, nullptr);
   search.batch = batch;
@@ -118,6 +170,7 @@ bool anything_fits(AdviceRequest const& request, WayBatch const& batch) {
     Way way = mesh;
     way.recompute = Recompute::full;
     way.sequence = mesh.tensor > 1;
+    way.optimizer = Residence::host;
     if (mesh.data > 1) way.strategy = Strategy::zero, way.zero_stage = 3;
     std::optional<std::uint64_t> least;
     if (request.memory && least_state(way, search.deck.config) > static_cast<double>(*request.memory)) continue;
@@ -134,7 +187,8 @@ double least_state(Way const& way, RunConfig const& config) {
   bool const hybrid = way.strategy == Strategy::hsdp;
   int const stage = hybrid ? 3 : static_cast<int>(way.zero_stage);
   auto const sharers = static_cast<double>(hybrid ? way.shard_group : way.data);
-  return state_bytes(recipe(config.precision.recipe, config.optimizer), stage, parameters, sharers).total();
+  auto const bytes = state_bytes(recipe(config.precision.recipe, config.optimizer), stage, parameters, sharers);
+  return way.optimizer == Residence::kernels ? bytes.total() : bytes.parameters + bytes.gradients;
 }
 
 Advice find_ways(AdviceRequest const& request, StepMachine const& machine) {
@@ -156,6 +210,13 @@ Advice find_ways(AdviceRequest const& request, StepMachine const& machine) {
   return std::move(advice);
 }
 
+std::int64_t may_still_win(Advice const& advice) {
+  if (advice.ranked.empty() || !advice.ranked.front().played) return 0;
+  return std::ranges::count_if(advice.ranked, [&](RankedWay const& one) {
+    return !one.played && one.has_time && one.least_seconds < advice.ranked.front().time.step;
+  });
+}
+
 std::optional<std::int64_t> ranks_that_fit(AdviceRequest const& request, std::int64_t most) {
   WayBatch const batch = batch_of_ways(request.asked);
   for (AdviceRequest larger = request; larger.asked.ranks <= most; larger.asked.ranks *= 2)
@@ -175,7 +236,8 @@ Way own_way(DeckOnRanks const& asked) {
           .zero_stage = parallel.zero_stage,
           .shard_group = parallel.shard_group,
           .sequence = parallel.sequence,
-          .recompute = config.model_options.recompute_of(0)};
+          .recompute = config.model_options.recompute_of(0),
+          .optimizer = parallel.offload_optimizer};
 }
 
 int changes(Way const& from, Way const& to) {
@@ -183,7 +245,7 @@ int changes(Way const& from, Way const& to) {
   bool const same_sharing =
       from.strategy == to.strategy && from.zero_stage == to.zero_stage && from.shard_group == to.shard_group;
   return (from.tensor != to.tensor) + (from.pipeline != to.pipeline) + !same_schedule + !same_sharing +
-         (from.sequence != to.sequence) + (from.recompute != to.recompute);
+         (from.sequence != to.sequence) + (from.recompute != to.recompute) + (from.optimizer != to.optimizer);
 }
 
 RankedWay const* least_change(Way const& from, std::vector<RankedWay> const& ranked) {

@@ -19,18 +19,26 @@ Json or_null(std::optional<Value> const& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+/// Of optimizer state that does not lie with the kernels.
+std::string elsewhere(RankedWay const& one) {
+  if (one.way.optimizer == Residence::kernels) return "";
+  std::string const file = one.in_file > 0 ? fmt::format(", {} in a file", mebibytes(one.in_file)) : "";
+  return fmt::format(" ({} on the host{})", mebibytes(one.on_host), file);
+}
+
 std::string table_of(std::vector<RankedWay> const& ranked, std::size_t top) {
-  std::string text = fmt::format("{:>4} {:>11} {:>12} {:>7} {:>8} {:>8} {:>8} {:>8}  way\n{:>4} {:>11} {:>12} {:>7} "
-                                 "{:>8} {:>8} {:>8} {:>8}\n",
-                                 "", "step", "memory", "bubble", "exposed", "exposed", "exposed", "exposed", "",
-                                 "predicted", "fullest", "", "tensor", "data", "pipeline", "control");
+  std::string text = fmt::format("{:>4} {:>11} {:>12} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}  way\n{:>4} {:>11} {:>12} "
+                                 "{:>7} {:>8} {:>8} {:>8} {:>8} {:>8}\n",
+                                 "", "step", "memory", "bubble", "exposed", "exposed", "exposed", "exposed", "exposed",
+                                 "", "predicted", "fullest", "", "tensor", "data", "pipeline", "control", "offload");
   std::size_t number = 0;
   for (RankedWay const& one : ranked) {
     if (!one.played || number == top) break;
     auto const share = [&](double seconds) { return fmt::format("{:.1f} %", 100 * seconds / one.time.step); };
-    text += fmt::format("{:>4} {:>9.4g} s {:>12} {:>7} {:>8} {:>8} {:>8} {:>8}  {}\n", ++number, one.time.step,
+    text += fmt::format("{:>4} {:>9.4g} s {:>12} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}  {}{}\n", ++number, one.time.step,
                         mebibytes(one.needed), share(one.time.bubble), share(one.time.tensor), share(one.time.data),
-                        share(one.time.pipeline), share(one.time.control), to_string(one.way));
+                        share(one.time.pipeline), share(one.time.control), share(one.time.offload), to_string(one.way),
+                        elsewhere(one));
   }
   return text;
 }
@@ -50,15 +58,32 @@ std::string change_text(AdviceReport const& report) {
   if (!least) return "";
   int const count = changes(report.own, least->way);
   if (count == 0) return "the deck as it is fits\n";
-  return fmt::format("the least change of the deck after which it fits, of {}: {}\n  {}\n", plural(count, "choice"),
-                     to_string(least->way), set_options(least->keys));
+  return fmt::format("the least change of the deck after which it fits, of {}: {}{}\n  {}\n", plural(count, "choice"),
+                     to_string(least->way), elsewhere(*least), set_options(least->keys));
+}
+
+/// What is known of ways that were not played.
+std::string others_text(Advice const& advice, std::ptrdiff_t played) {
+  auto const without_time = std::ranges::count(advice.ranked, false, &RankedWay::has_time);
+  std::int64_t const others = std::ssize(advice.ranked) - played - without_time, rest = may_still_win(advice);
+  std::string text;
+  if (others > 0)
+    text +=
+        fmt::format("  of the other {}, {} compute longer than the fastest takes; the rest, {}, are slower by a rough "
+                    "time\n",
+                    others, others - rest, rest);
+  if (without_time > 0)
+    text += fmt::format("  {} fit with the optimizer's state on the host or in a file, and have no time: no rates of "
+                        "copies and files are known, which `trainstone calibrate` measures\n",
+                        without_time);
+  return text;
 }
 
 Json json_of(RankedWay const& one) {
-  Json json{{"way", to_string(one.way)}, {"tensor", one.way.tensor},
-            {"data", one.way.data},      {"pipeline", one.way.pipeline},
-            {"set", one.keys},           {"needed_bytes", one.needed},
-            {"played", one.played},      {"rough_seconds", one.rough_seconds}};
+  Json json{{"way", to_string(one.way)},          {"tensor", one.way.tensor},  {"data", one.way.data},
+            {"pipeline", one.way.pipeline},       {"set", one.keys},           {"needed_bytes", one.needed},
+            {"host_bytes", one.on_host},          {"file_bytes", one.in_file}, {"played", one.played},
+            {"rough_seconds", one.rough_seconds}, {"has_time", one.has_time},  {"least_seconds", one.least_seconds}};
   if (!one.played) return json;
   json["step_seconds"] = one.time.step;
   json["compute_seconds"] = one.time.compute;
@@ -66,7 +91,8 @@ Json json_of(RankedWay const& one) {
   json["exposed_seconds"] = {{"tensor", one.time.tensor},
                              {"data", one.time.data},
                              {"pipeline", one.time.pipeline},
-                             {"control", one.time.control}};
+                             {"control", one.time.control},
+                             {"offload", one.time.offload}};
   return json;
 }
 
@@ -104,9 +130,10 @@ Json json_of(RankedOrder const& check) {
 std::string advice_text(AdviceReport const& report, std::size_t top) {
   Advice const& advice = report.advice;
   auto const played = std::ranges::count_if(advice.ranked, &RankedWay::played);
-  std::string text = fmt::format(
-      "{} ways on {} with {} samples per step: {} fit, the timelines of the {} most promising were played\n",
-      advice.ways, plural(report.ranks, "rank"), advice.batch.global, advice.ranked.size(), played);
+  std::string text =
+      fmt::format("{} ways on {} with {} samples per step: {} fit, the timelines of {} were played\n", advice.ways,
+                  plural(report.ranks, "rank"), advice.batch.global, advice.ranked.size(), played);
+  text += others_text(advice, played);
   if (!advice.ranked.empty()) {
     text += table_of(advice.ranked, top);
     text += fmt::format("the fastest: {}\n", set_options(advice.ranked.front().keys));
@@ -129,6 +156,7 @@ std::string advice_json(AdviceReport const& report) {
             {"micro", report.advice.batch.micro},
             {"samples_per_step", report.advice.batch.global},
             {"ways", report.advice.ways},
+            {"may_still_win", may_still_win(report.advice)},
             {"ranks_needed", or_null(report.ranks_needed)}};
   json["rule"] = report.rule ? json_of(*report.rule) : Json(nullptr);
   json["ranked"] = Json::array();

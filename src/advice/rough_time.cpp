@@ -32,8 +32,8 @@ double reductions_of_step(Way const& way, double micro_batches) {
 
 } // namespace
 
-double rough_seconds(Way const& way, ResolvedRun const& run, RunPlan const& first, StepMachine const& machine) {
-  PartTimes const times = part_times(run, first, machine);
+double rough_seconds(Way const& way, ResolvedRun const& run, RunPlan const& first, PartTimes const& times,
+                     StepMachine const& machine) {
   double block = 0, backward = 0;
   for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
     PartTimes::OfPart const& part = times.of(kind);

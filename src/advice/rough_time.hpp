@@ -10,6 +10,7 @@ namespace trainstone {
 
 /// In s. Communication over data ranks hides behind one backward of a micro-batch. \param[in] first  plan of the first
 /// stage     Complexity: O(1) in ranks, layers and micro-batches.
-double rough_seconds(Way const& way, ResolvedRun const& run, RunPlan const& first, StepMachine const& machine);
+double rough_seconds(Way const& way, ResolvedRun const& run, RunPlan const& first, PartTimes const& times,
+                     StepMachine const& machine);
 
 } // namespace trainstone

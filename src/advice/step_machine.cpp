@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trainstone {
 
 namespace {
@@ -63,6 +65,7 @@ StepMachine read_step_machine(std::string const& path, DeckOnRanks const& asked)
   StepMachine machine{.model = source.model,
                       .rates = {gemm.value_or(assumed_rates.gemm_flops_per_second),
                                 bandwidth.value_or(assumed_rates.bandwidth_bytes_per_second)},
+                      .offload = source.measured->offload,
                       .description = {}};
   machine.description = fmt::format("  {}\n", source.description);
   if (missing.empty()) {
@@ -85,11 +88,24 @@ PartTimes part_times(ResolvedRun const& run, RunPlan const& plan, StepMachine co
   return paced(std::move(times), run.config.faults);
 }
 
+double seconds_of_moves(RunPlan const& plan, PartTimes const& times, StepMachine const& machine, double step) {
+  ShardPlan const& parallel = plan.parallel;
+  if (!parallel.offload.moves_optimizer()) return 0;
+  TRAINSTONE_REQUIRE_INPUT(machine.offload,
+                           "memory.offload_optimizer = \"{}\": the machine has no rates of copies and files, which "
+                           "`trainstone calibrate` measures, and a step has no time",
+                           to_string(parallel.offload.optimizer));
+  double const update = static_cast<double>(parallel.layout.share_elements()) * times.update_of_element;
+  PredictedMoves const moves =
+      predict_moves(parallel, *machine.offload, times.update_of_element, std::max(0.0, step - update));
+  return moves.copies + moves.waits;
+}
+
 namespace {
 
 StepTime& add(StepTime& sum, StepTime const& time, double factor) {
   for (auto const member : {&StepTime::step, &StepTime::compute, &StepTime::bubble, &StepTime::tensor, &StepTime::data,
-                            &StepTime::pipeline, &StepTime::control})
+                            &StepTime::pipeline, &StepTime::control, &StepTime::offload})
     sum.*member += factor * (time.*member);
   return sum;
 }
@@ -133,14 +149,23 @@ StepTime play(ResolvedRun run, Index micro_batches, StepMachine const& machine) 
   std::vector<RunPlan> stages;
   for (Rank const rank : run.mesh.members(Axis::pipeline, 0)) stages.push_back(plan_memory(run, rank));
   return time_of(predict_timeline(stages, part_times(run, stages.front(), machine), machine.model,
-                                  run.config.comm.emulated_network()));
+                                  run.config.comm.emulated_network(), Entries::no,
+                                  machine.offload.value_or(OffloadRates{}), machine.prices.get()));
 }
 
-} // namespace
+/// Of a run that moves state: an update of every stage moves its own.
+StepTime with_moves(StepTime time, ResolvedRun const& run, StepMachine const& machine) {
+  if (run.config.parallel.offload_optimizer == Residence::kernels) return time;
+  for (Rank const rank : run.mesh.members(Axis::pipeline, 0)) {
+    RunPlan const plan = plan_memory(run, rank);
+    double const seconds = seconds_of_moves(plan, part_times(run, plan, machine), machine, time.step);
+    time.offload = std::max(time.offload, seconds);
+  }
+  time.step += time.offload;
+  return time;
+}
 
-StepTime price_step(ResolvedRun const& run, StepMachine const& machine) {
-  std::string const problem = interconnect_problem(machine.model.network, run.topology.nodes());
-  TRAINSTONE_REQUIRE_INPUT(problem.empty(), "--machine: {}", problem);
+StepTime price_without_moves(ResolvedRun const& run, StepMachine const& machine) {
   Index const stages = run.mesh.pipeline, micro_batches = run.config.batch.accumulation;
   if (stages == 1 || micro_batches <= played_rounds * stages) return play(run, micro_batches, machine);
   StepTime const shorter = play(run, (played_rounds - 1) * stages, machine),
@@ -150,6 +175,14 @@ StepTime price_step(ResolvedRun const& run, StepMachine const& machine) {
   add(add(time, shorter, 1 - rounds), longer, rounds);
   time.extrapolated = true;
   return time;
+}
+
+} // namespace
+
+StepTime price_step(ResolvedRun const& run, StepMachine const& machine) {
+  std::string const problem = interconnect_problem(machine.model.network, run.topology.nodes());
+  TRAINSTONE_REQUIRE_INPUT(problem.empty(), "--machine: {}", problem);
+  return with_moves(price_without_moves(run, machine), run, machine);
 }
 
 } // namespace trainstone

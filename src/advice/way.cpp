@@ -39,6 +39,7 @@ std::string to_string(Way const& way) {
   text += ", " + strategy_of(way);
   if (way.sequence) text += ", sequence";
   if (way.recompute != Recompute::none) text += fmt::format(", recompute {}", to_string(way.recompute));
+  if (way.optimizer != Residence::kernels) text += fmt::format(", offload optimizer {}", to_string(way.optimizer));
   return text;
 }
 
@@ -74,6 +75,7 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
   if (way.shard_group > 0) set("parallel.shard_group", way.shard_group);
   change("parallel.sequence", way.sequence, asked.sequence);
   change("memory.recompute", to_string(way.recompute), to_string(deck.config.model_options.recompute_of(0)));
+  change("memory.offload_optimizer", to_string(way.optimizer), to_string(asked.offload_optimizer));
   return keys;
 }
 
@@ -134,15 +136,17 @@ std::vector<Way> with_strategies(Way const& way) {
 std::vector<Way> with_savings(Way const& way, RunConfig const& config) {
   bool const materialized = config.model_options.attention == AttentionKind::materialized;
   std::vector<Way> all;
-  for (Recompute const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    if (recompute == Recompute::selective && !materialized) continue;
-    for (bool const sequence : {false, true}) {
-      if (sequence && way.tensor == 1) continue;
-      all.push_back(way);
-      all.back().recompute = recompute;
-      all.back().sequence = sequence;
+  for (Residence const optimizer : {Residence::kernels, Residence::host, Residence::file})
+    for (Recompute const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      if (recompute == Recompute::selective && !materialized) continue;
+      for (bool const sequence : {false, true}) {
+        if (sequence && way.tensor == 1) continue;
+        all.push_back(way);
+        all.back().recompute = recompute;
+        all.back().sequence = sequence;
+        all.back().optimizer = optimizer;
+      }
     }
-  }
   return all;
 }
 

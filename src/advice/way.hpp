@@ -1,8 +1,8 @@
 #pragma once
 
-// A way to run a deck on a number of ranks: the mesh, the schedule of the pipeline, who shares the training state, and
-// what is computed again. Owns which ways there are, and the keys of each. A value. Legal is what a deck with these
-// keys is: resolve() decides.
+// A way to run a deck on a number of ranks: the mesh, the schedule of the pipeline, who shares the training state, what
+// is computed again, and what lies outside of the memory that kernels work on. Owns which ways there are, and the keys
+// of each. A value. Legal is what a deck with these keys is: resolve() decides.
 
 #include "advice/deck_on_ranks.hpp"
 
@@ -26,6 +26,7 @@ struct Way {
   std::int64_t zero_stage = 0, shard_group = 0;
   bool sequence = false;
   Recompute recompute = Recompute::none;
+  Residence optimizer = Residence::kernels; ///< where the optimizer's state lies between updates
 
   std::int64_t ranks() const { return tensor * pipeline * data; }
   std::int64_t accumulation(WayBatch const& batch) const { return batch.global / (batch.micro * data); }
@@ -55,8 +56,9 @@ std::vector<Way> with_schedules(Way const& mesh, GptConfig const& model, WayBatc
 /// Who shares the training state among the data ranks: ddp, the stages of zero, and hsdp in groups of all sizes.
 std::vector<Way> with_strategies(Way const& way);
 
-/// Positions shared or not, and what blocks compute again: what a rank does to need less memory. The fastest first.
-/// Another such dimension belongs here, its keys into keys_of().
+/// Positions shared or not, what blocks compute again, and what lies on the host or in files: what a rank does to need
+/// less memory. All with the optimizer's state in one place before those with another place, and of these the fastest
+/// first. Another such dimension belongs here, its keys into keys_of(), and another residence beside Way::optimizer.
 std::vector<Way> with_savings(Way const& way, RunConfig const& config);
 
 } // namespace trainstone

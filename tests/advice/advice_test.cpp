@@ -5,6 +5,7 @@
 #include "advice/largest_fit.hpp"
 #include "train/plan/extreme_plans.hpp"
 
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -42,14 +43,15 @@ std::vector<std::pair<Way, std::uint64_t>> all_ways(DeckOnRanks const& asked) {
   std::vector<std::pair<Way, std::uint64_t>> all;
   auto const add = [&](Way way) {
     for (Recompute const how : {Recompute::none, Recompute::selective, Recompute::full})
-      for (bool const sequence : {false, true}) {
-        way.recompute = how, way.sequence = sequence;
-        DeckOnRanks const on = on_way(asked, asked.deck(), way, {1, 8});
-        try {
-          all.emplace_back(way, needed_memory(on));
-        } catch (InputError const&) {
+      for (bool const sequence : {false, true})
+        for (Residence const optimizer : {Residence::kernels, Residence::host, Residence::file}) {
+          way.recompute = how, way.sequence = sequence, way.optimizer = optimizer;
+          DeckOnRanks const on = on_way(asked, asked.deck(), way, {1, 8});
+          try {
+            all.emplace_back(way, needed_memory(on));
+          } catch (InputError const&) {
+          }
         }
-      }
   };
   for (int const tensor : {1, 2, 4, 8})
     for (int const pipeline : {1, 2, 4, 8}) {
@@ -79,15 +81,17 @@ std::vector<std::pair<Way, std::uint64_t>> all_ways(DeckOnRanks const& asked) {
 TEST_CASE("of all ways that fit the search finds one with the least savings, and none that does not fit", "[advice]") {
   DeckOnRanks const asked = deck_on(8);
   std::vector<std::pair<Way, std::uint64_t>> const all = all_ways(asked);
-  CHECK(all.size() > 200);
+  CHECK(all.size() > 600);
   for (std::uint64_t const memory : {900'000, 1'500'000, 3'000'000, 100'000'000}) {
     INFO(memory);
     Advice const advice = find_ways({.asked = asked, .memory = memory, .played = 1000}, machine());
     auto const listed = [&](Way const& way) {
       return std::ranges::any_of(advice.ranked, [&](RankedWay const& one) { return one.way == way; });
     };
-    auto const is_like = [](Way one, Way const& other) {
-      one.recompute = other.recompute;
+    auto const saves_less = [](Way one, Way const& other) {
+      bool const moves_less = one.optimizer == other.optimizer || one.optimizer == Residence::kernels;
+      if (one == other || !moves_less || one.recompute > other.recompute) return false;
+      one.recompute = other.recompute, one.optimizer = other.optimizer;
       return one == other;
     };
     for (RankedWay const& one : advice.ranked) {
@@ -100,9 +104,8 @@ TEST_CASE("of all ways that fit the search finds one with the least savings, and
     }
     for (auto const& [way, needed] : all) {
       if (needed > memory) continue;
-      bool const less = std::ranges::any_of(all, [&, &way = way](auto const& other) {
-        return other.second <= memory && other.first.recompute < way.recompute && is_like(other.first, way);
-      });
+      bool const less = std::ranges::any_of(
+          all, [&, &way = way](auto const& other) { return other.second <= memory && saves_less(other.first, way); });
       INFO(to_string(way));
       CHECK((listed(way) || less));
     }
@@ -127,6 +130,70 @@ TEST_CASE("ways with a timeline are in the order of their times, and few are of 
   CHECK(std::ranges::is_sorted(times));
   for (auto const& mesh : of_mesh) CHECK(of_mesh.count(mesh) <= most_of_a_mesh);
   CHECK(std::ranges::is_sorted(advice.ranked.begin() + 12, advice.ranked.end(), {}, &RankedWay::rough_seconds));
+}
+
+TEST_CASE("no timeline is shorter than the bound on its step", "[advice]") {
+  for (bool const sends_fast : {false, true}) {
+    StepMachine one = machine();
+    if (sends_fast) one.model = uniform_machine({.alpha = 1e-9, .beta = 1e-13, .gamma = 1e-14});
+    Advice const advice = find_ways({.asked = deck_on(8), .memory = {}, .listed = 1000, .played = 1000}, one);
+    int played = 0;
+    for (RankedWay const& way : advice.ranked) {
+      if (!way.played) continue;
+      INFO(to_string(way.way));
+      CHECK(way.least_seconds <= way.time.step);
+      CHECK(way.least_seconds > 0);
+      ++played;
+      bool const computes_alone = way.way.tensor == 1 && way.way.pipeline == 1 && way.way.strategy == Strategy::ddp;
+      if (sends_fast && computes_alone) CHECK(way.least_seconds > 0.7 * way.time.step);
+    }
+    CHECK(played > 15);
+    CHECK(may_still_win(advice) <= std::ssize(advice.ranked) - played);
+  }
+}
+
+TEST_CASE("what was not played and may still be faster is counted", "[advice]") {
+  AdviceRequest const all{.asked = deck_on(8), .memory = {}, .listed = 1, .played = 1000};
+  Advice const advice = find_ways(all, machine());
+  CHECK(may_still_win(advice) == 0); // all of these were played
+  auto const best = [&](std::size_t listed) {
+    return find_ways({.asked = deck_on(8), .memory = {}, .listed = listed, .played = listed}, machine());
+  };
+  CHECK(advice.ranked.front().time.step <= best(4).ranked.front().time.step);
+  CHECK(may_still_win(best(4)) > 0);
+}
+
+TEST_CASE("a step that moves optimizer state takes the copies longer, and has no time without rates", "[advice]") {
+  DeckOnRanks const asked = deck_on(8);
+  StepMachine moving = machine();
+  moving.offload = OffloadRates{.copy = 1e8, .read = 2e7, .write = 1e7};
+  ResolvedRun const host = planned_run(asked.with({"memory.offload_optimizer=host"}));
+  StepTime const with = price_step(host, moving), without = price_step(planned_run(asked), moving);
+  double const elements = static_cast<double>(plan_memory(host, 0).parallel.layout.share_elements());
+  CHECK(with.offload == Catch::Approx(elements * 12 / 1e8)); // gradients there, parameters there and back, in fp32
+  CHECK(with.step == Catch::Approx(without.step + with.offload));
+  CHECK(without.offload == 0);
+  ResolvedRun const file = planned_run(asked.with({"memory.offload_optimizer=file"}));
+  CHECK(price_step(file, moving).offload > elements * 8 * (1 / 2e7 + 1 / 1e7) / 2);
+  CHECK_THROWS_AS(price_step(host, machine()), InputError);
+
+  AdviceRequest const tight{.asked = asked, .memory = 900'000};
+  auto const moved = [](Advice const& advice) {
+    return std::ranges::count_if(advice.ranked, [](RankedWay const& one) {
+      return one.way.optimizer != Residence::kernels && (one.played || !one.has_time);
+    });
+  };
+  Advice const timed = find_ways(tight, moving), untimed = find_ways(tight, machine());
+  CHECK(timed.ranked.size() == untimed.ranked.size());
+  CHECK(std::ranges::all_of(timed.ranked, &RankedWay::has_time));
+  CHECK(moved(untimed) > 0);
+  for (RankedWay const& one : untimed.ranked) CHECK(one.has_time == (one.way.optimizer == Residence::kernels));
+  CHECK(std::ranges::is_partitioned(untimed.ranked, &RankedWay::has_time));
+  for (RankedWay const& one : timed.ranked) {
+    if (one.way.optimizer == Residence::kernels) continue;
+    CHECK(one.on_host > 0);
+    CHECK((one.in_file > 0) == (one.way.optimizer == Residence::file));
+  }
 }
 
 TEST_CASE("no plan needs less than the bound on its state", "[advice]") {

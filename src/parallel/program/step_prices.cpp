@@ -114,6 +114,7 @@ StepPrices::StepPrices(std::vector<ShardPlan const*> stages, std::optional<Plann
       m_cores(cores_of(machine.model)),
       m_cores_communicate(machine.cores_communicate),
       m_files(machine.files),
+      m_memory(machine.memory),
       m_classes(rank_classes(m_stages.front()->layout.mesh, keys_of_ranks(m_stages))) {}
 
 PriceOf StepPrices::price() {
@@ -320,9 +321,16 @@ CollectivePrice StepPrices::of(ShardPlan const& plan, PlannedCollective const& p
                 element_bytes};
   auto const [found, is_new] = m_known.try_emplace(key);
   if (is_new) {
-    double const all =
-        trainstone::price(problem, planned.algorithm, element_bytes, m_machine, placement(plan, communicator));
-    double const core = m_cores_communicate ? trainstone::price(problem, planned.algorithm, element_bytes, m_cores) : 0;
+    std::vector<int> const& nodes = placement(plan, communicator);
+    auto const find_prices = [&] {
+      auto const price_on = [&](MachineModel const& machine, std::vector<int> const& placed) {
+        return trainstone::price(problem, planned.algorithm, element_bytes, machine, placed);
+      };
+      return RememberedPrice{price_on(m_machine, nodes), m_cores_communicate ? price_on(m_cores, {}) : 0};
+    };
+    PriceMemory& memory = m_memory ? *m_memory : m_own_memory;
+    auto const [all, core] =
+        nodes.empty() ? memory.of(problem, planned.algorithm, element_bytes, find_prices) : find_prices();
     found->second.core = nanoseconds(core);
     found->second.wire = std::max<Nanoseconds>(0, nanoseconds(all - core));
   }

@@ -12,6 +12,7 @@
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/offload_prediction.hpp"
 #include "parallel/program/part_times.hpp"
+#include "parallel/program/price_memory.hpp"
 #include "parallel/program/step_timeline.hpp"
 
 #include <cstddef>
@@ -28,6 +29,7 @@ struct PricedMachine {
   EmulatedNetwork network = {};
   bool cores_communicate = true; ///< false: a device computes, and all of a collective passes beside it
   OffloadRates files = {};       ///< 0: not known
+  PriceMemory* memory = nullptr; ///< prices of earlier plans on the same machine and network; null: of this plan alone
 };
 
 class StepPrices {
@@ -72,6 +74,8 @@ private:
   MachineModel m_machine, m_cores;
   bool m_cores_communicate;
   OffloadRates m_files;
+  PriceMemory m_own_memory;
+  PriceMemory* m_memory; ///< null: m_own_memory
   std::vector<RankClass> m_classes;
   std::map<Key, CollectivePrice> m_known;
   std::map<std::tuple<int, Rank, Rank>, std::vector<int>> m_placements; ///< by axis and pair of stages

@@ -153,21 +153,22 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
 }
 
 StepPrices step_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                       EmulatedNetwork const& network, OffloadRates const& files) {
+                       EmulatedNetwork const& network, OffloadRates const& files, PriceMemory* memory) {
   std::optional<PlannedCollective> scatter;
   if (stages.front().batch_scatter)
     scatter = PlannedCollective{Axis::replica, *stages.front().batch_scatter, batch_scatter_algorithm};
   std::vector<ShardPlan const*> plans;
   for (RunPlan const& plan : stages) plans.push_back(&plan.parallel);
-  return {plans, scatter, parts, {machine, network, host_reaches_memory, files}};
+  return {plans, scatter, parts, {machine, network, host_reaches_memory, files, memory}};
 }
 
 StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                              EmulatedNetwork const& network, Entries entries, OffloadRates const& files) {
+                              EmulatedNetwork const& network, Entries entries, OffloadRates const& files,
+                              PriceMemory* memory) {
   std::vector<StepProgram> programs;
   for (RunPlan const& plan : stages) programs.push_back(make_step_program(plan.parallel));
   if (stages.front().parallel.layout.mesh.servers > 0) programs.push_back(make_server_program(stages.front().parallel));
-  StepPrices prices = step_prices(stages, parts, machine, network, files);
+  StepPrices prices = step_prices(stages, parts, machine, network, files, memory);
   Advances const progress = stages.front().parallel.overlap ? Advances::between_kernels : Advances::in_waits;
   return play_step(programs, prices.classes(), prices.price(), entries, progress);
 }

@@ -56,12 +56,14 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config);
 /// \param[in] parts    measured under the conditions of the plan; must outlive the object, as must the plans
 /// \param[in] machine  prices collectives
 /// \param[in] files    price what is read for gathers, if shares of parameters lie in a file
+/// \param[in] memory   of the same machine and network, if several runs are predicted
 StepPrices step_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                       EmulatedNetwork const& network, OffloadRates const& files = {});
+                       EmulatedNetwork const& network, OffloadRates const& files = {},
+                       PriceMemory* memory = nullptr);
 
 /// As above. \throws Error if a part has no times
 StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
                               EmulatedNetwork const& network, Entries entries = Entries::no,
-                              OffloadRates const& files = {});
+                              OffloadRates const& files = {}, PriceMemory* memory = nullptr);
 
 } // namespace trainstone
