@@ -49,7 +49,7 @@ struct AdviceRequest {
   DeckOnRanks asked;
   std::optional<std::uint64_t> memory; ///< bytes per rank; nothing: everything fits
   std::size_t listed = 16;             ///< ways whose timelines are played for the list, few of a mesh
-  std::size_t played = 40;             ///< with those that are played because they may still be faster, at most
+  std::size_t played = 24;             ///< with those that are played because they may still be faster, at most
 };
 
 /// Ways of one mesh that are played at most, so that the list has different meshes.

@@ -58,8 +58,7 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config);
 /// \param[in] files    price what is read for gathers, if shares of parameters lie in a file
 /// \param[in] memory   of the same machine and network, if several runs are predicted
 StepPrices step_prices(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
-                       EmulatedNetwork const& network, OffloadRates const& files = {},
-                       PriceMemory* memory = nullptr);
+                       EmulatedNetwork const& network, OffloadRates const& files = {}, PriceMemory* memory = nullptr);
 
 /// As above. \throws Error if a part has no times
 StepTimeline predict_timeline(std::vector<RunPlan> const& stages, PartTimes const& parts, MachineModel const& machine,
