@@ -68,10 +68,9 @@ std::string others_text(Advice const& advice, std::ptrdiff_t played) {
   std::int64_t const others = std::ssize(advice.ranked) - played - without_time, rest = may_still_win(advice);
   std::string text;
   if (others > 0)
-    text +=
-        fmt::format("  of the other {}, {} compute longer than the fastest takes; the rest, {}, are slower by a rough "
-                    "time\n",
-                    others, others - rest, rest);
+    text += fmt::format("  of the other {}, {} compute longer than the fastest takes; of the rest, {}, a rough time "
+                        "is longer, or three of their mesh were played\n",
+                        others, others - rest, rest);
   if (without_time > 0)
     text += fmt::format("  {} fit with the optimizer's state on the host or in a file, and have no time: no rates of "
                         "copies and files are known, which `trainstone calibrate` measures\n",

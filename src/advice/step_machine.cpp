@@ -155,7 +155,8 @@ StepTime play(ResolvedRun run, Index micro_batches, StepMachine const& machine) 
 
 /// Of a run that moves state: an update of every stage moves its own.
 StepTime with_moves(StepTime time, ResolvedRun const& run, StepMachine const& machine) {
-  if (run.config.parallel.offload_optimizer == Residence::kernels) return time;
+  ParallelConfig const& parallel = run.config.parallel;
+  if (parallel.offload_optimizer == Residence::kernels && parallel.offload_parameters != Residence::file) return time;
   for (Rank const rank : run.mesh.members(Axis::pipeline, 0)) {
     RunPlan const plan = plan_memory(run, rank);
     double const seconds = seconds_of_moves(plan, part_times(run, plan, machine), machine, time.step);
