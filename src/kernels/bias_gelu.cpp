@@ -5,8 +5,8 @@
 namespace trainstone {
 
 #define TRAINSTONE_INSTANTIATE(T)                                                                                      \
-  template void add_bias<T>(ExecutionSpace const&, Vector<T const>, Matrix<T>);                                        \
-  template void bias_gelu_forward<T>(ExecutionSpace const&, Vector<T const>, Matrix<T>, Matrix<T>);                    \
+  template void add_bias<T>(ExecutionSpace const&, Vector<T const>, Matrix<T const>, Matrix<T>);                       \
+  template void bias_gelu_forward<T>(ExecutionSpace const&, Vector<T const>, Matrix<T const>, Matrix<T>, Matrix<T>);   \
   template void gelu_backward<T>(ExecutionSpace const&, Matrix<T const>, Matrix<T>);
 TRAINSTONE_FOR_EACH_STORAGE(TRAINSTONE_INSTANTIATE)
 

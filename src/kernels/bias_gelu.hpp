@@ -9,24 +9,32 @@
 
 namespace trainstone {
 
-/// x += bias, per row.                                       reference: reference::add_bias
+/// y = x + bias, per row.                                    reference: reference::add_bias
 /// \param[in]     exec      work is enqueued here; returns without fencing
-/// \param[in]     bias (C)  \param[in,out] x (N, C)
+/// \param[in]     bias (C)  \param[in] x (N, C)   \param[out] y (N, C)   overwritten; may alias x
 /// \throws Error            if extents differ (message names both shapes)
 /// Work: N C FLOP; 2 N C sizeof(T) + C sizeof(T) bytes.
 template <class T>
-void add_bias(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x);
+void add_bias(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T const> x, Matrix<T> y);
+template <class T>
+void add_bias(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x) {
+  add_bias<T>(exec, bias, x, x);
+}
 
-/// x += bias; y = gelu(x), of x as it is stored: y can be computed again from it, bit by bit.
+/// pre = x + bias; y = gelu(pre), of pre as it is stored: y can be computed again from it, bit by bit.
 ///                                                           reference: reference::bias_gelu_forward
 /// \param[in]     exec      work is enqueued here; returns without fencing
-/// \param[in]     bias (C)
-/// \param[in,out] x (N, C)  biased on return, kept for backward
-/// \param[out]    y (N, C)  overwritten
+/// \param[in]     bias (C)  \param[in] x (N, C)
+/// \param[out]    pre (N, C)   overwritten, kept for backward; may alias x
+/// \param[out]    y (N, C)  overwritten; may alias x
 /// \throws Error            if extents differ (message names both shapes)
 /// Work: 10 N C FLOP (an exponential counts as one); 3 N C sizeof(T) + C sizeof(T) bytes.
 template <class T>
-void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x, Matrix<T> y);
+void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T const> x, Matrix<T> pre, Matrix<T> y);
+template <class T>
+void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x, Matrix<T> y) {
+  bias_gelu_forward<T>(exec, bias, x, x, y);
+}
 
 /// d_x = d_y * gelu'(x), in place.                           reference: reference::gelu_backward
 /// \param[in]     exec      work is enqueued here; returns without fencing

@@ -32,24 +32,28 @@ KOKKOS_INLINE_FUNCTION float gelu_derivative(float x) {
 } // namespace Impl
 
 template <class T>
-void add_bias(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x) {
+void add_bias(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T const> x, Matrix<T> y) {
   Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
   Impl::require_shape("add_bias: bias", bias, {columns});
+  Impl::require_shape("add_bias: y", y, {rows, columns});
   Kernel const kernel{
       .label = "trainstone::bias::forward", .flops = x.size(), .bytes = (2 * x.size() + bias.size()) * sizeof(T)};
   launch_for(
       kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
         T const* const bias_row = bias.data();
-        T* const x_row = Impl::row_of(x, team.league_rank());
+        T const* const x_row = Impl::row_of(x, team.league_rank());
+        T* const y_row = Impl::row_of(y, team.league_rank());
         Impl::row_for(team, columns,
-                      [&](Index c) { x_row[c] = from_float<T>(to_float(x_row[c]) + to_float(bias_row[c])); });
+                      [&](Index c) { y_row[c] = from_float<T>(to_float(x_row[c]) + to_float(bias_row[c])); });
       });
 }
 
 template <class T>
-void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T> x, Matrix<T> y) {
+void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<T const> x, Matrix<T> pre,
+                       Matrix<T> y) {
   Index const rows = Impl::extent(x, 0), columns = Impl::extent(x, 1);
   Impl::require_shape("bias_gelu_forward: bias", bias, {columns});
+  Impl::require_shape("bias_gelu_forward: pre", pre, {rows, columns});
   Impl::require_shape("bias_gelu_forward: y", y, {rows, columns});
   Kernel const kernel{.label = "trainstone::bias_gelu::forward",
                       .flops = 10 * x.size(),
@@ -57,11 +61,12 @@ void bias_gelu_forward(ExecutionSpace const& exec, Vector<T const> bias, Matrix<
   launch_for(
       kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
         T const* const bias_row = bias.data();
-        T* const x_row = Impl::row_of(x, team.league_rank());
+        T const* const x_row = Impl::row_of(x, team.league_rank());
+        T* const pre_row = Impl::row_of(pre, team.league_rank());
         T* const y_row = Impl::row_of(y, team.league_rank());
         Impl::row_for(team, columns, [&](Index c) {
           T const biased = from_float<T>(to_float(x_row[c]) + to_float(bias_row[c]));
-          x_row[c] = biased;
+          pre_row[c] = biased;
           y_row[c] = from_float<T>(Impl::gelu(to_float(biased)));
         });
       });

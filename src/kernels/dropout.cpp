@@ -18,7 +18,8 @@ DropoutRows::DropoutRows(Dropout const& dropout, Index positions, Index heads)
       threshold(0),
       scale(static_cast<float>(1 / (1 - dropout.rate))),
       first_head(dropout.first_head),
-      first_position(dropout.first_position) {
+      first_position(dropout.first_position),
+      first_feature(dropout.first_feature) {
   TRAINSTONE_REQUIRE(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {} is not in [0, 1)", dropout.rate);
   TRAINSTONE_REQUIRE(dropout.first_sample < std::uint64_t{1} << 44, "dropout knows 2^44 samples, not number {}",
                      dropout.first_sample);
@@ -26,6 +27,7 @@ DropoutRows::DropoutRows(Dropout const& dropout, Index positions, Index heads)
   if (dropout.is_on()) {
     Index const end = first_position + positions;
     TRAINSTONE_REQUIRE(first_position >= 0 && end <= 1 << 20, "dropout knows 2^20 positions, not {}", end);
+    TRAINSTONE_REQUIRE(first_feature >= 0, "dropout has no feature {}", first_feature);
     TRAINSTONE_REQUIRE(first_head + heads <= 1 << 14, "dropout knows 2^14 heads, not {}", first_head + heads);
   }
   constexpr double words = 0x1p32;

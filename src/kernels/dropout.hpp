@@ -19,6 +19,7 @@ struct Dropout {
   std::uint32_t site = 0;         ///< which of the model's dropouts; < 2^24. Positions are < 2^20, heads < 2^14
   std::uint32_t first_head = 0;   ///< of attention on some of the heads: the number of the first one
   Index first_position = 0;       ///< of rows of some of the positions: the first one
+  Index first_feature = 0;        ///< of rows of some of the features: the first one
   bool is_on() const { return rate > 0; }
 };
 

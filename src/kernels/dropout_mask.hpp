@@ -18,6 +18,7 @@ struct DropoutRow {
   std::uint64_t place;
   std::uint32_t threshold; ///< words from here on keep their element
   float scale;             ///< of what is kept
+  Index first = 0;         ///< element of the whole row
 
   /// Of the elements [4 block, 4 block + 4).
   KOKKOS_INLINE_FUNCTION RandomBlock random(Index block) const {
@@ -26,13 +27,17 @@ struct DropoutRow {
   KOKKOS_INLINE_FUNCTION bool keeps(std::uint32_t word) const { return word >= threshold; }
 };
 
-/// body(i, whether element i is kept) for i in [0, count): a block of random numbers for four elements.
+/// body(i, whether element i from the first one on is kept) for i in [0, count): a block of random numbers for four
+/// elements of the whole row.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void dropout_for(Team const& team, DropoutRow const& row, Index count, Body const& body) {
-  row_for(team, divide_up(count, 4), [&](Index block) {
-    RandomBlock const random = row.random(block);
-    for (Index j = 0; j < 4; ++j)
-      if (4 * block + j < count) body(4 * block + j, row.keeps(random.words[j]));
+  Index const before = row.first / 4, ahead = row.first % 4;
+  row_for(team, divide_up(ahead + count, 4), [&](Index block) {
+    RandomBlock const random = row.random(before + block);
+    for (Index j = 0; j < 4; ++j) {
+      Index const i = 4 * block + j - ahead;
+      if (0 <= i && i < count) body(i, row.keeps(random.words[j]));
+    }
   });
 }
 
@@ -42,7 +47,7 @@ struct DropoutRows {
   std::uint64_t seed, first_sample;
   std::uint32_t site, threshold;
   float scale;
-  Index first_head, first_position;
+  Index first_head, first_position, first_feature;
 
   /// \throws Error   if a number of the dropout is out of its range, or there are more positions or heads than it knows
   DropoutRows(Dropout const& dropout, Index positions, Index heads = 1);
@@ -52,8 +57,12 @@ struct DropoutRows {
     std::uint64_t const sample = first_sample + static_cast<std::uint64_t>(b);
     // position: 20 bits, sample: 44, block: 18 bits (a head's keys are positions) of 32, head: 14, site: 24
     std::uint64_t const upper = static_cast<std::uint64_t>(first_position + t) | sample >> 32 << 20;
-    return {seed, upper << 32 | static_cast<std::uint64_t>(first_head + head) << 18,
-            site | (sample & 0xFFFFFFFFU) << 24, threshold, scale};
+    return {seed,
+            upper << 32 | static_cast<std::uint64_t>(first_head + head) << 18,
+            site | (sample & 0xFFFFFFFFU) << 24,
+            threshold,
+            scale,
+            first_feature};
   }
 };
 

@@ -120,6 +120,22 @@ TEST_CASE("a mask belongs to seed, sample, position and site, not to the micro-b
   CHECK(dropped_ones(from_2, {1, 3, 64}) == std::vector<float>(first.begin() + 2 * 64, first.end()));
 }
 
+TEST_CASE("dropout of some of the features drops what it drops of whole rows") {
+  Sizes const whole{2, 3, 23};
+  std::vector<float> const all = dropped_ones(typical, whole);
+  for (Index const first : {0, 4, 5, 11, 22}) {
+    INFO("from feature " << first);
+    Sizes const part{2, 3, whole.columns - first};
+    Dropout of_part = typical;
+    of_part.first_feature = first;
+    std::vector<float> expected;
+    for (Index row = 0; row < whole.rows(); ++row)
+      expected.insert(expected.end(), all.begin() + row * whole.columns + first,
+                      all.begin() + (row + 1) * whole.columns);
+    CHECK(dropped_ones(of_part, part) == expected);
+  }
+}
+
 TEST_CASE("dropout gives the same bits for any number of threads") {
   Sizes const sizes{3, 17, 45};
   CHECK(dropped_ones(typical, sizes) == dropped_ones(typical, sizes, smaller_instance()));
@@ -139,6 +155,7 @@ TEST_CASE("dropout refuses what it cannot do") {
   CHECK_THROWS_AS(drop({.rate = 0.5, .site = 1U << 24}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5, .first_position = (1 << 20) - 1}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5, .first_position = -1}), Error);
+  CHECK_THROWS_AS(drop({.rate = 0.5, .first_feature = -1}), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5}, 3), Error);
   CHECK_THROWS_AS(drop({.rate = 0.5}, 2, 2), Error);
   Index const positions = 1 << 20;
