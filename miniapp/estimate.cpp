@@ -40,7 +40,7 @@ void print_memory(RunPlan const& plan, std::string_view note) {
 void print_parameters(ParameterTable const& table, Rank stages) {
   std::int64_t const padded = table.size();
   char const* const together = stages > 1 ? " by all stages together" : "";
-  if (table.slices().are_shared())
+  if (table.slices().have_sharers())
     fmt::print("parameters {} of the model, {} in a tensor rank's share{}, with padding of vocabulary and groups\n",
                table.model_parameters(), padded, stages > 1 ? " of all stages" : "");
   else
@@ -90,9 +90,9 @@ void print_work(RunPlan const& plan) {
   Mesh const& mesh = plan.parallel.layout.mesh;
   fmt::print("  {:<36} {:>16.4e}  (6 x parameters x tokens{}{}: {:.4e})\n", "sum",
              static_cast<double>(plan.step_flops.total()), mesh.pipeline > 1 ? " / stages" : "",
-             mesh.tensor > 1 ? " / tensor ranks" : "",
+             mesh.shares_layers() ? " / tensor ranks" : "",
              6.0 * static_cast<double>(plan.table.model_parameters()) * tokens /
-                 static_cast<double>(mesh.pipeline * mesh.tensor));
+                 static_cast<double>(mesh.pipeline * mesh.sharers()));
   fmt::print("kernels per step and rank {:>41}\n", plan.step_launches + plan.update_launches);
 }
 
@@ -249,6 +249,9 @@ void print_heading(Deck const& deck, ResolvedRun const& all, ResolvedRun const& 
                "ranks 1 and higher here\n");
   if (TensorSlices const slices = run.options_of(0).slices; slices.cuts())
     fmt::print("every layer in {} slices, {} on a tensor rank\n", slices.blocks, slices.count());
+  if (run.mesh.features > 1)
+    fmt::print("tensor ranks form a grid: {} share slices, {} share the features of the residual stream\n",
+               run.mesh.tensor, run.mesh.features);
 }
 
 } // namespace

@@ -55,7 +55,7 @@ void RunOutputs::write_trace() {
   PipelinePlan const& pipeline = m_run->plan->parallel.pipeline;
   Mesh const& mesh = m_run->plan->parallel.layout.mesh;
   std::string stage = pipeline.has_stages() ? fmt::format(", stage {}", pipeline.stage) : "";
-  if (mesh.tensor > 1) stage += fmt::format(", tensor rank {}", mesh.index(Axis::tensor, communicator.rank()));
+  if (mesh.shares_layers()) stage += fmt::format(", tensor rank {}", communicator.rank() % mesh.sharers());
   TraceText text(communicator.rank(), fmt::format("rank {}{}", communicator.rank(), stage), deck_hash(m_run->deck),
                  recording.size(), [&](std::size_t number) { return recording.event(number); });
   collectively(communicator, [&] {

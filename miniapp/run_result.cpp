@@ -187,7 +187,7 @@ std::map<std::string, double> metrics_of(Result const& result, PreparedRun const
   auto const parameters = static_cast<double>(run.plan->table.model_parameters());
   if (seconds.empty()) return {{"model_parameters", parameters}, {"skipped_steps", skipped}};
   Mesh const& mesh = run.resolved.mesh;
-  double const flops_of_step = static_cast<double>(executed_flops(run)) * mesh.data() * mesh.tensor;
+  double const flops_of_step = static_cast<double>(executed_flops(run)) * mesh.data() * mesh.sharers();
   std::map<std::string, double> metrics{
       {"step_seconds_median", median(seconds)},
       {"executed_flops_per_second", flops_of_step * static_cast<double>(seconds.size()) / window_seconds},

@@ -12,6 +12,8 @@
 
 #include <cstdio>
 #include <iterator>
+#include <numeric>
+#include <vector>
 
 namespace trainstone {
 
@@ -60,13 +62,21 @@ std::string pace_line(FaultConfig const& faults) {
   return line;
 }
 
-/// "tensor ranks are neighbours: 4 groups of 2, each on one node", or how many groups span nodes.
+std::vector<Rank> neighbours(Rank first, Rank count) {
+  std::vector<Rank> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+/// "tensor ranks are neighbours: 4 groups of 2, each on one node", or how many groups span nodes. Of a grid "2 groups
+/// of 4 = 2 x 2".
 std::string tensor_groups_line(ResolvedRun const& run) {
-  Rank const size = run.mesh.tensor, groups = run.topology.ranks() / size;
+  Rank const size = run.mesh.sharers(), groups = run.topology.ranks() / size;
   Rank spanning = 0;
   for (Rank first = 0; first < run.topology.ranks(); first += size)
-    spanning += run.topology.of(run.mesh.members(Axis::tensor, first)).nodes() > 1 ? 1 : 0;
-  std::string const line = fmt::format("tensor ranks are neighbours: {} of {}", plural(groups, "group"), size);
+    spanning += run.topology.of(neighbours(first, size)).nodes() > 1 ? 1 : 0;
+  std::string const grid = run.mesh.features > 1 ? fmt::format(" = {} x {}", run.mesh.tensor, run.mesh.features) : "";
+  std::string const line = fmt::format("tensor ranks are neighbours: {} of {}{}", plural(groups, "group"), size, grid);
   if (spanning == 0) return line + (groups > 1 ? ", each on one node" : " on one node");
   return fmt::format("{}; note: {} span nodes, and what they bring together crosses the network", line,
                      spanning == groups ? "all" : std::to_string(spanning));
@@ -78,7 +88,7 @@ void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts
   fmt::print("{}\n{}\n{}\n", header_line(make_header(run, context)), memory_line(predicted.memory_bytes),
              work_line(predicted.sent_bytes, predicted.messages, predicted.flops, run.one_worker ? "push" : "step"));
   if (run.places.size() > 1) fmt::print("{}", rank_map_lines(run.places));
-  if (run.resolved.mesh.tensor > 1) fmt::print("{}\n", tensor_groups_line(run.resolved));
+  if (run.resolved.mesh.shares_layers()) fmt::print("{}\n", tensor_groups_line(run.resolved));
   for (std::string const& departure : run.judgement.departures)
     fmt::print("note: class custom, not {}: {}\n", run.config().benchmark_class.name, departure);
   print_first_step_note(run);

@@ -14,16 +14,20 @@ namespace trainstone {
 namespace {
 
 constexpr std::array<char const*, activation_kinds> names{
-    "input",         "embedded",    "embedded mask",  "ln1",       "ln1 mean",     "ln1 rstd",    "qkv",
-    "probabilities", "log-sum-exp", "attention mask", "attention", "middle",       "ln2",         "ln2 mean",
-    "ln2 rstd",      "fc",          "gelu",           "output",    "attproj mask", "fcproj mask", "lnf",
-    "lnf mean",      "lnf rstd",    "logits",         "losses",    "loss maximum", "loss sums",   "norm sums",
-    "partial",       "gathered",    "gathered again", "normed",    "branch",       "d_stream",    "d_qkv",
+    "input",        "embedded",       "embedded mask", "ln1",
+    "ln1 mean",     "ln1 rstd",       "qkv",           "probabilities",
+    "log-sum-exp",  "attention mask", "attention",     "middle",
+    "ln2",          "ln2 mean",       "ln2 rstd",      "fc",
+    "gelu",         "output",         "attproj mask",  "fcproj mask",
+    "lnf",          "lnf mean",       "lnf rstd",      "logits",
+    "losses",       "loss maximum",   "loss sums",     "norm sums",
+    "feature sums", "partial",        "gathered",      "gathered again",
+    "normed",       "branch",         "d_stream",      "d_qkv",
     "d_fc"};
 
 PlannedTensor planned_activation(std::string const& name, Activation what, Storage storage, Index elements) {
   if (is_mask(what)) return planned<std::uint8_t>(name, elements);
-  if (what == Activation::loss_sums) return planned<double>(name, elements);
+  if (is_fp64(what)) return planned<double>(name, elements);
   return planned(storage, name, elements);
 }
 
@@ -100,6 +104,7 @@ Index matrices_of(Activation what, GptOptions const& options, Storage values) {
 
 Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
   Index const n = shape.rows(), c = config.channels, blocks = options.slices.blocks, heads = config.heads / blocks;
+  Index const own_channels = c / options.slices.feature_parts;
   Index const in_loss = n / options.loss_chunks; // rows
   Index const own = own_rows(shape, options).rows();
   bool const cuts_positions = shape.sequence % blocks == 0;
@@ -108,7 +113,8 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   case Activation::loss_maximum: return {in_loss, 1};
   case Activation::loss_sums: return {options.slices.count(), 2 * in_loss};
   case Activation::norm_sums:
-    return {options.shares_positions() ? options.slices.count() : cuts_positions ? blocks : 1, 2 * c};
+    return {options.shares_positions() ? options.slices.count() : cuts_positions ? blocks : 1, 2 * own_channels};
+  case Activation::feature_sums: return {n, 2};
   case Activation::probabilities:
   case Activation::attention_mask: return {n * heads, shape.sequence};
   case Activation::qkv:
@@ -120,13 +126,13 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   case Activation::d_fc: return {n, 4 * c / blocks};
   case Activation::logits: return {in_loss, config.padded_vocab() / blocks};
   case Activation::ln1:
-  case Activation::ln2: return {options.keeps_gathered() ? n : own, c};
+  case Activation::ln2: return {options.keeps_gathered() ? n : own, own_channels};
   case Activation::lnf:
   case Activation::partial:
   case Activation::gathered:
-  case Activation::gathered_again: return {n, c};
+  case Activation::gathered_again: return {n, own_channels};
   case Activation::losses: return {n, 1};
-  default: return {own, is_statistic(what) ? 1 : c};
+  default: return {own, is_statistic(what) ? 1 : own_channels};
   }
 }
 
@@ -248,8 +254,7 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
 bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values) {
   if (set == ActivationSet::all) return true;
   bool const exchanged = std::ranges::any_of(slice_exchanges, [&](SliceExchange exchange) {
-    bool const happens = exchange != SliceExchange::norm_sums || options.shares_positions();
-    return happens && placed == exchanged_activation(exchange, options, values);
+    return happens(exchange, options) && placed == exchanged_activation(exchange, options, values);
   });
   return exchanged == (set == ActivationSet::exchanged);
 }

@@ -29,9 +29,10 @@ MicroBatchShape own_rows(MicroBatchShape shape, GptOptions const& options);
 /// The first of these positions.
 Index first_position(MicroBatchShape shape, GptOptions const& options);
 
-/// In the order of their memory. N = B T rows. Of what slices cut, each slice has a matrix of its own, with its share
-/// of the heads, of the hidden channels, or of the vocabulary; extents below are of the whole. If ranks share
-/// positions, (P, C) and (P) are the rank's own rows. Else P is N.
+/// In the order of their memory. N = B T rows, C channels, or those of this rank, if ranks share the features of the
+/// residual stream: then all but 3C, 4C and heads are of these. Of what slices cut, each slice has a matrix of its own,
+/// with its share of the heads, of the hidden channels, or of the vocabulary; extents below are of the whole. If ranks
+/// share positions, (P, C) and (P) are the rank's own rows. Else P is N.
 enum class Activation {
   input,          ///< (P, C) residual stream that a chunk of a pipeline's stage receives
   embedded,       ///< (P, C)
@@ -63,6 +64,7 @@ enum class Activation {
   norm_sums,      ///< (blocks, 2C) fp32: gradients of a norm by block of positions; as many blocks as the model has
                   ///< slices, if they divide the positions, else one; the blocks of this rank's positions; with slices
                   ///< only
+  feature_sums,   ///< (N, 2) fp64, of a norm over the features here; where ranks share features only
   partial,        ///< (N, C) several: sums of some slices; with slices only
   gathered,       ///< (N, C) the rows of all ranks that share positions, for a product
   gathered_again, ///< (N, C) the same of a norm, in backward
@@ -101,6 +103,8 @@ constexpr bool is_cut(Activation what) {
   default: return false;
   }
 }
+/// Whether it holds fp64 numbers.
+constexpr bool is_fp64(Activation what) { return what == Activation::loss_sums || what == Activation::feature_sums; }
 /// Whether it holds fp32 numbers, whatever parameters are stored in.
 constexpr bool is_statistic(Activation what) {
   switch (what) {
@@ -123,7 +127,7 @@ Index matrices_of(Activation what, GptOptions const& options, Storage values);
 /// Whether sums over slices have memory of their own, because their type or their rows are not those of what they
 /// become.
 bool sums_lie_apart(GptOptions const& options, Storage values);
-/// The type of its numbers; of loss_sums fp64, and of masks bytes, which are none of these types.
+/// The type of its numbers; of some fp64, and of masks bytes, which are none of these types.
 Storage storage_of(Activation what, GptOptions const& options, Storage values);
 
 struct Extents {

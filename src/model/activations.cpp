@@ -9,7 +9,7 @@ namespace {
 
 void* take(Arena& arena, std::string const& name, Activation what, Storage storage, Index elements) {
   if (is_mask(what)) return arena.vector<MaskByte>(name, elements).data();
-  if (what == Activation::loss_sums) return arena.vector<double>(name, elements).data();
+  if (is_fp64(what)) return arena.vector<double>(name, elements).data();
   return take_vector(arena, storage, name, elements).data;
 }
 
@@ -54,9 +54,9 @@ Vector<float> Activations::statistics(Activation what, Index block, ActivationBu
                        static_cast<std::size_t>(extents(what).elements()));
 }
 
-Matrix<double> Activations::loss_sums() const {
-  auto const [rows, columns] = extents(Activation::loss_sums);
-  return Matrix<double>(static_cast<double*>(memory(Activation::loss_sums, PlacedActivation::of_model, {}, 0)),
+Matrix<double> Activations::doubles(Activation what) const {
+  auto const [rows, columns] = extents(what);
+  return Matrix<double>(static_cast<double*>(memory(what, PlacedActivation::of_model, {}, 0)),
                         static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 

@@ -42,8 +42,8 @@ public:
   /// \param[in] number   of the matrix, of several: a slice that is here, or a partial sum
   StoredMatrix matrix(Activation what, Index block, ActivationBuffers const& buffers = {}, Index number = 0) const;
   Vector<float> statistics(Activation what, Index block, ActivationBuffers const& buffers = {}, Index number = 0) const;
-  /// Of all slices that are here: (slices, 2 N).
-  Matrix<double> loss_sums() const;
+  /// What is_fp64(): loss_sums of all slices that are here (slices, 2 N), feature_sums (N, 2).
+  Matrix<double> doubles(Activation what) const;
   /// Empty if it is not kept.
   Matrix<MaskByte> mask(Activation what, Index block, ActivationBuffers const& buffers = {}, Index number = 0) const;
 

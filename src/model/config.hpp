@@ -81,11 +81,18 @@ struct TensorSlices {
   std::int64_t blocks = 1; ///< of the whole model; 1: nothing is cut
   std::int64_t ranks = 1;  ///< of a tensor group; divides `blocks`
   std::int64_t rank = 0;   ///< this one, in its group
+  /// Other ranks share the features of the residual stream: each has one of so many equal parts. A weight is cut in its
+  /// slices along one dimension, and in these parts along the other one. Source: A 4D Hybrid Algorithm to Scale
+  /// Parallel Training to Thousands of GPUs (AxoNN), arXiv:2305.13525.
+  std::int64_t feature_parts = 1;
+  std::int64_t feature_part = 0; ///< the one that is here
 
   std::int64_t count() const { return blocks / ranks; } ///< of a rank
   std::int64_t first() const { return rank * count(); } ///< that is here
   bool cuts() const { return blocks > 1; }
   bool are_shared() const { return ranks > 1; } ///< other ranks have others
+  bool cut_features() const { return feature_parts > 1; }
+  bool have_sharers() const { return are_shared() || cut_features(); } ///< other ranks have a part of the same layers
   bool operator==(TensorSlices const&) const = default;
 };
 

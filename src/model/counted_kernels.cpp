@@ -26,7 +26,7 @@ public:
         m_mode(mode),
         m_trains(trains),
         m_rows(count_of(shape.rows())),
-        m_channels(count_of(config.channels)),
+        m_channels(count_of(config.channels / options.slices.feature_parts)),
         m_value_bytes(bytes_per_value(storage.values)),
         m_gradient_bytes(bytes_per_value(storage.gradients)) {}
 
@@ -76,10 +76,18 @@ public:
     else if (sums_apart())
       count("cast::convert", 0, sum_elements(sum) * (sum_bytes() + m_value_bytes));
   }
+  void summed(Activation) override {}
   void place(Activation own, Activation) override { count("positions::place", 0, 2 * size(own) * m_value_bytes); }
   void keep(Activation all, Activation) override { count("accumulate", 0, 2 * size(all) * m_value_bytes); }
   void norm(Activation x, LayerNorm const& norm) override {
     count("layernorm::forward", 8 * size(x), 2 * (size(x) + m_channels) * m_value_bytes + statistics_bytes(norm));
+  }
+  void feature_sums(Activation x) override {
+    count("layernorm::sums", 4 * size(x), size(x) * m_value_bytes + feature_sums_bytes());
+  }
+  void norm_of_sums(Activation x, LayerNorm const& norm) override {
+    count("layernorm::of_sums", 4 * size(x),
+          2 * (size(x) + m_channels) * m_value_bytes + feature_sums_bytes() + statistics_bytes(norm));
   }
   void add_and_norm(Activation x, Activation, MaybeTensor, Activation, LayerNorm const& norm) override {
     count("layernorm::residual_forward", 10 * size(x),
@@ -95,6 +103,15 @@ public:
   }
   void linear_gelu(Activation, Tensor weight, Tensor, Activation, Activation) override {
     forward_product(weight, EpilogueKind::bias_gelu, m_storage.values);
+  }
+  void add_bias(Activation x, Tensor bias, Activation) override {
+    count("bias::forward", size(x), (2 * size(x) + size(MaybeTensor(bias))) * m_value_bytes);
+  }
+  void bias_gelu(Activation x, Tensor bias, Activation, Activation) override {
+    count("bias_gelu::forward", 10 * size(x), (3 * size(x) + size(MaybeTensor(bias))) * m_value_bytes);
+  }
+  void gelu_backward(Activation, Activation d_x) override {
+    count("gelu::backward", 16 * size(d_x), 3 * size(d_x) * m_value_bytes);
   }
   void drop(DropoutSite, MaybeTensor bias, Activation x, Activation mask) override {
     count("dropout::forward", 2 * size(x), (2 * size(x) + size(bias)) * m_value_bytes + mask_bytes(mask));
@@ -167,6 +184,15 @@ public:
     count("layernorm::backward_parameters", 4 * size(x),
           2 * size(x) * m_value_bytes + written_bytes(2 * m_channels) + statistics_bytes(norm));
   }
+  void feature_sums_backward(Activation, Activation x, LayerNorm const& norm) override {
+    count("layernorm::backward_sums", 6 * size(x),
+          (2 * size(x) + m_channels) * m_value_bytes + feature_sums_bytes() + statistics_bytes(norm));
+  }
+  void norm_input_of_sums(Activation, Activation x, LayerNorm const& norm, Activation, Write d_x_mode) override {
+    count("layernorm::backward_of_sums", 7 * size(x),
+          ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + feature_sums_bytes() +
+              statistics_bytes(norm));
+  }
   void norm_input_gradient(Activation, Activation x, LayerNorm const& norm, Activation, Write d_x_mode) override {
     count("layernorm::backward", 12 * size(x),
           ((d_x_mode == Write::add ? 4 : 3) * size(x) + m_channels) * m_value_bytes + statistics_bytes(norm));
@@ -195,9 +221,9 @@ private:
 
   /// That a kernel works on: the rows of a chunk, or all rows.
   Index rows() const { return m_shape.rows() / m_chunks; }
-  /// Of one slice.
+  /// Of one slice, and of this rank's features.
   std::pair<std::int64_t, std::int64_t> shape_of_slice(Tensor weight) const {
-    return shape_of(weight, m_config, m_options.slices.blocks);
+    return shape_of(weight, m_config, m_options.slices);
   }
   /// What body counts is done for every slice that is here.
   template <class Body>
@@ -233,10 +259,11 @@ private:
   }
   std::uint64_t size(MaybeTensor tensor) const {
     if (!tensor) return 0;
-    auto const [rows, columns] = shape_of(*tensor, m_config);
+    auto const [rows, columns] = shape_of_slice(*tensor);
     return count_of(rows * columns);
   }
   std::uint64_t mask_bytes(Activation mask) const { return m_options.keeps_masks() ? size(mask) : 0; }
+  std::uint64_t feature_sums_bytes() const { return size(Activation::feature_sums) * sizeof(double); }
   bool adds_norm_blocks() const { return m_options.shares_positions() && m_options.slices.count() > 1; }
   /// Mean and rstd of every row.
   std::uint64_t statistics_bytes(LayerNorm const& norm) const {
@@ -299,41 +326,6 @@ void describe_evaluation(CountedKernels& kernels) {
   kernels.describe(PartKind::head, Pass::loss);
 }
 
-/// The kernel of an epilogue that the provider does not compute.
-KernelUse epilogue_kernel(KernelUse use) {
-  GemmShape const& shape = *use.product;
-  std::uint64_t const out = count_of(shape.m * shape.n), in = count_of(shape.k * shape.m);
-  std::uint64_t const out_bytes = bytes_per_value(shape.output), in_bytes = bytes_per_value(shape.inputs);
-  switch (shape.epilogue) {
-  case EpilogueKind::none: break;
-  case EpilogueKind::bias:
-    use.name = "bias::forward";
-    use.work = {Phase::other, out, (2 * out + count_of(shape.n)) * out_bytes};
-    break;
-  case EpilogueKind::bias_gelu:
-    use.name = "bias_gelu::forward";
-    use.work = {Phase::other, 10 * out, (3 * out + count_of(shape.n)) * out_bytes};
-    break;
-  case EpilogueKind::gelu_gradient:
-    use.name = "gelu::backward";
-    use.work = {Phase::other, 16 * out, 3 * out * out_bytes};
-    break;
-  case EpilogueKind::bias_gradient:
-    use.name = "bias::backward";
-    use.work = {Phase::other, in, in * in_bytes + (shape.mode == Write::add ? 2 : 1) * count_of(shape.m) * out_bytes};
-    break;
-  }
-  use.product.reset();
-  return use;
-}
-
-KernelUse conversion_kernel(KernelUse use, Index elements, Storage narrow) {
-  use.name = "cast::convert";
-  use.work = {Phase::other, 0, count_of(elements) * (bytes_per_value(narrow) + sizeof(float))};
-  use.product.reset();
-  return use;
-}
-
 } // namespace
 
 std::vector<KernelUse> evaluation_kernels(GptConfig const& config, MicroBatchShape shape, GptOptions const& options,
@@ -357,31 +349,6 @@ std::vector<KernelUse> part_kernels(PartPass const& what, GptConfig const& confi
   CountedKernels kernels(config, shape, options, storage);
   kernels.describe(what);
   return kernels.take();
-}
-
-std::vector<KernelUse> started_kernels(KernelUse const& use, GemmChoice const& gemm) {
-  if (!use.product) return {use};
-  GemmShape const& shape = *use.product;
-  GemmShape alone = shape;
-  alone.epilogue = EpilogueKind::none;
-  GemmProvider const provider = gemm(shape);
-  int const kernels = gemm_launches(provider, alone);
-  bool const apart = gemm_launches(provider, shape) > kernels, converts = kernels > 1;
-  bool const begins = shape.epilogue == EpilogueKind::bias_gradient, widens = shape.output != Storage::fp32;
-  std::vector<KernelUse> started;
-  if (kernels == 0) return started;
-  if (apart && begins) started.push_back(epilogue_kernel(use));
-  if (converts) {
-    started.push_back(conversion_kernel(use, shape.m * shape.k, shape.inputs));
-    started.push_back(conversion_kernel(use, shape.k * shape.n, shape.inputs));
-    if (widens && shape.mode == Write::add) started.push_back(conversion_kernel(use, shape.m * shape.n, shape.output));
-    alone.inputs = alone.output = Storage::fp32;
-  }
-  started.push_back(use);
-  started.back().work.bytes = alone.bytes();
-  if (converts && widens) started.push_back(conversion_kernel(use, shape.m * shape.n, shape.output));
-  if (apart && !begins) started.push_back(epilogue_kernel(use));
-  return started;
 }
 
 } // namespace trainstone

@@ -54,10 +54,14 @@ StoredMatrix Gpt::stream_gradient(Index number) const {
 /// Of what is added up here first, the sum lies in the first row.
 ExchangedVector Gpt::exchanged(SliceExchange exchange) const {
   if (exchange == SliceExchange::loss_sums) {
-    Matrix<double> const all = m_activations.loss_sums();
+    Matrix<double> const all = m_activations.doubles(Activation::loss_sums);
     return Vector<double>(all.data(), all.extent(1));
   }
   PlacedActivation const placed = exchanged_activation(exchange, m_options, storage());
+  if (exchange == SliceExchange::feature_sums) {
+    Matrix<double> const all = m_activations.doubles(placed.what);
+    return Vector<double>(all.data(), all.size());
+  }
   StoredMatrix const all = m_activations.matrix(placed.what, placed.block);
   return exchange == SliceExchange::norm_sums ? all.flat().part(0, all.columns) : all.flat();
 }

@@ -3,18 +3,20 @@
 // Launches the kernels of a part (part_kernels.hpp) for one storage type; included by gpt.cpp alone. Which View a named
 // tensor is.
 
-#include "model/gpt.hpp"
+#include "model/launched_part.hpp"
 
 #include "core/error.hpp"
 #include "core/tree_order.hpp"
 #include "kernels/accumulate.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/flash_attention.hpp"
+#include "kernels/bias_gelu.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/layernorm.hpp"
+#include "kernels/layernorm_parts.hpp"
 #include "kernels/positions.hpp"
 #include "kernels/residual.hpp"
 #include "model/part_kernels.hpp"
@@ -22,27 +24,6 @@
 #include <algorithm>
 
 namespace trainstone::Impl {
-
-/// Everything that a part's kernels work on.
-struct LaunchedPart {
-  ExecutionSpace const& exec;
-  GptConfig const& config;
-  GptOptions const& options;
-  ParameterTable const& table;
-  MicroBatchShape shape;
-  Activations const& activations;
-  Gemm& gemm;
-  Part part;
-  MicroBatch const& batch;
-  LossMode mode = LossMode::training;      ///< of the loss
-  ConstStoredVector parameters = {};       ///< of the part's unit
-  trainstone::StoredVector gradients = {}; ///< of the part's unit, in backward
-  trainstone::StoredVector looked_up = {}; ///< of the token table, where embed leaves its part apart
-  Write write = Write::overwrite;          ///< of gradients
-  ActivationBuffers buffers = {};          ///< the copies of activations
-  std::optional<Index> chunk = {};         ///< of rows, of a loss that is split, and of its backward
-  std::optional<Index> row_chunk = {};     ///< of rows of a sum over slices
-};
 
 /// For parameters and activations that are stored as T.
 template <class T>
@@ -80,6 +61,7 @@ public:
     else if (sums_apart())
       cast(m_exec, partial_sum(sum, 0).flat(), stored(sum).flat());
   }
+  void summed(Activation) override {}
   void place(Activation own, Activation all) override {
     place_positions<T>(m_exec, matrix(own), m_of.shape.batch, own_first(), matrix(all));
   }
@@ -89,6 +71,11 @@ public:
   void norm(Activation x, LayerNorm const& norm) override {
     layernorm_forward<T>(m_exec, matrix(x), weight_vector(norm.gain), weight_vector(norm.bias), matrix(norm.out),
                          statistics(norm.mean), statistics(norm.rstd));
+  }
+  void feature_sums(Activation x) override { layernorm_sums<T>(m_exec, matrix(x), sums_of_features()); }
+  void norm_of_sums(Activation x, LayerNorm const& norm) override {
+    layernorm_of_sums<T>(m_exec, matrix(x), sums_of_features(), m_of.config.channels, weight_vector(norm.gain),
+                         weight_vector(norm.bias), matrix(norm.out), statistics(norm.mean), statistics(norm.rstd));
   }
   void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum, LayerNorm const& norm) override {
     residual_layernorm_forward<T>(m_exec, matrix(x), matrix(branch), bias_of(bias), weight_vector(norm.gain),
@@ -115,6 +102,15 @@ public:
       multiply_by(weight, slice, matrix(x), matrix(y, slice),
                   Epilogue::gelu(weight_vector(bias, slice), matrix(pre, slice)));
     });
+  }
+  void add_bias(Activation x, Tensor bias, Activation y) override {
+    trainstone::add_bias<T>(m_exec, weight_vector(bias), matrix(x), matrix(y));
+  }
+  void bias_gelu(Activation x, Tensor bias, Activation pre, Activation y) override {
+    bias_gelu_forward<T>(m_exec, weight_vector(bias), matrix(x), matrix(pre), matrix(y));
+  }
+  void gelu_backward(Activation pre, Activation d_x) override {
+    trainstone::gelu_backward<T>(m_exec, matrix(pre), matrix(d_x));
   }
   void drop(DropoutSite site, MaybeTensor bias, Activation x, Activation mask) override {
     dropout_forward<T>(m_exec, at_own_positions(site), own_sequence(), bias_of(bias), matrix(x), mask_of(mask));
@@ -156,7 +152,7 @@ public:
       cross_entropy_sums<T>(m_exec, matrix(Activation::logits, slice), targets(), first_token(slice), tokens_of(slice),
                             statistics(Activation::loss_maximum), use, loss_sums_of(slice));
     });
-    if (slices().count() > 1) add_parts(m_exec, m_of.activations.loss_sums());
+    if (slices().count() > 1) add_parts(m_exec, m_of.activations.doubles(Activation::loss_sums));
   }
   void loss_of_sums() override {
     Vector<float> const maximum = statistics(Activation::loss_maximum);
@@ -206,6 +202,16 @@ public:
                             statistics(norm.rstd), matrix(d_x), d_x_mode, d.vector(norm.gain), d.vector(norm.bias),
                             m_of.write);
     });
+  }
+  void feature_sums_backward(Activation d_y, Activation x, LayerNorm const& norm) override {
+    layernorm_backward_sums<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), statistics(norm.mean),
+                               statistics(norm.rstd), sums_of_features());
+  }
+  void norm_input_of_sums(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x,
+                          Write d_x_mode) override {
+    layernorm_backward_of_sums<T>(m_exec, matrix(d_y), matrix(x), weight_vector(norm.gain), statistics(norm.mean),
+                                  statistics(norm.rstd), sums_of_features(), m_of.config.channels, matrix(d_x),
+                                  d_x_mode);
   }
   void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x,
                            Write d_x_mode) override {
@@ -316,9 +322,10 @@ private:
   }
   /// Of a slice; when all are added up, those of slice 0 are of all.
   Matrix<double> loss_sums_of(Index slice) const {
-    Matrix<double> const all = m_of.activations.loss_sums();
+    Matrix<double> const all = m_of.activations.doubles(Activation::loss_sums);
     return Matrix<double>(all.data() + slice * static_cast<Index>(all.extent(1)), all.extent(1) / 2, 2);
   }
+  Matrix<double> sums_of_features() const { return m_of.activations.doubles(Activation::feature_sums); }
   Vector<float> statistics(Activation what, Index slice = 0) const {
     return m_of.activations.statistics(what, block(), m_of.buffers, slice);
   }
@@ -348,9 +355,11 @@ private:
     dropout.site = static_cast<std::uint32_t>(site) + 3 * block;
     return dropout;
   }
+  /// Of the positions and the features that are here.
   Dropout at_own_positions(DropoutSite site) const {
     Dropout dropout = at(site);
     dropout.first_position = own_first();
+    dropout.first_feature = slices().feature_part * (m_of.config.channels / slices().feature_parts);
     return dropout;
   }
   Dropout at_heads_of(Index slice) const {

@@ -34,18 +34,26 @@ struct ParameterRun {
 };
 
 /// Calls visit(ParameterRun) for the elements `part` of a group, in order. Padding is left out. A tensor that is whole,
-/// or whose rows are cut, is one run; if its heads are cut, it is three runs; if its columns are cut, every row is one.
+/// or whose rows are cut, is one run; if its heads are cut, it is three runs; if its columns are cut, every row is one,
+/// or, of a vector, its heads.
 template <class Visit>
 void for_each_run(ParameterTable const& table, Index group, Range const& part, Visit const& visit) {
   Index const offset = table.groups()[static_cast<std::size_t>(group)].offset;
   for_each_tensor(table, group, part, [&](ParameterTensor const& tensor, Range const& here) {
-    Split const& split = tensor.split;
-    Index const first = tensor.offset - offset;
-    Index const length = tensor.run_length();
+    DimensionCut const of_rows = tensor.cut_of_rows(), of_columns = tensor.cut_of_columns();
+    bool const cuts_columns = of_columns.parts > 1;
+    Index const first = tensor.offset - offset, group_rows = tensor.rows / of_rows.groups;
+    Index const length = cuts_columns ? tensor.columns / of_columns.groups : group_rows * tensor.columns;
+    auto const begin_in_whole = [&](Index number) {
+      if (!cuts_columns) return of_rows.begin(number, length);
+      Index const row = number / of_columns.groups,
+                  whole_row = of_rows.begin(row / group_rows, group_rows) + row % group_rows;
+      return whole_row * tensor.columns * of_columns.parts + of_columns.begin(number % of_columns.groups, length);
+    };
     for (Index begin = here.begin; begin < here.end;) {
       Index const number = (begin - first) / length, place = (begin - first) % length;
       Index const size = std::min(length - place, here.end - begin);
-      visit(ParameterRun{tensor, begin, (number * split.parts + split.part) * length + place, size});
+      visit(ParameterRun{tensor, begin, begin_in_whole(number) + place, size});
       begin += size;
     }
   });

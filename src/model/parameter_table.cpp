@@ -74,17 +74,39 @@ Split::Of cut_of(Tensor tensor) {
   }
 }
 
+/// What slices cut, they cut along the features of a layer's inside. The other dimension is that of the stream.
+Split::Of features_cut_of(Tensor tensor) {
+  switch (tensor) {
+  case Tensor::wte:
+  case Tensor::wpe:
+  case Tensor::qkvw:
+  case Tensor::fcw: return Split::Of::columns;
+  case Tensor::qkvb:
+  case Tensor::fcb: return Split::Of::nothing;
+  default: return Split::Of::rows;
+  }
+}
+
+namespace {
+
 /// A vector has one row, so its columns are cut.
-std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config, std::int64_t slices) {
-  auto [rows, columns] = whole_shape(tensor, config);
-  Split::Of const of = cut_of(tensor);
-  if (slices == 1 || of == Split::Of::nothing) return {rows, columns};
-  std::int64_t& extent = of == Split::Of::columns || rows == 1 ? columns : rows;
+void cut_shape(Tensor tensor, Split::Of of, std::int64_t parts, char const* what,
+               std::pair<std::int64_t, std::int64_t>& shape) {
+  if (parts == 1 || of == Split::Of::nothing) return;
+  std::int64_t& extent = of == Split::Of::columns || !is_matrix(tensor) ? shape.second : shape.first;
   std::int64_t const units = of == Split::Of::heads ? extent / 3 : extent;
-  TRAINSTONE_REQUIRE_INPUT(units % slices == 0, "{} of {} cannot be cut into {} slices", units, to_string(tensor),
-                           slices);
-  extent /= slices;
-  return {rows, columns};
+  TRAINSTONE_REQUIRE_INPUT(units % parts == 0, "{} of {} cannot be cut into {} {}", units, to_string(tensor), parts,
+                           what);
+  extent /= parts;
+}
+
+} // namespace
+
+std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config, TensorSlices const& slices) {
+  std::pair<std::int64_t, std::int64_t> shape = whole_shape(tensor, config);
+  cut_shape(tensor, cut_of(tensor), slices.blocks, "slices", shape);
+  cut_shape(tensor, features_cut_of(tensor), slices.feature_parts, "parts of the features", shape);
+  return shape;
 }
 
 bool is_per_block(Tensor tensor) { return tensor >= Tensor::ln1w && tensor <= Tensor::fcprojb; }
@@ -109,6 +131,8 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, Mode
   TRAINSTONE_REQUIRE(slices.ranks >= 1 && slices.count() >= 1 && slices.blocks % slices.ranks == 0 &&
                          0 <= slices.rank && slices.rank < slices.ranks,
                      "tensor rank {} of {} has no share of {} slices", slices.rank, slices.ranks, slices.blocks);
+  TRAINSTONE_REQUIRE(0 <= slices.feature_part && slices.feature_part < slices.feature_parts,
+                     "part {} of {} of the features", slices.feature_part, slices.feature_parts);
   TRAINSTONE_REQUIRE_INPUT(config.heads % slices.blocks == 0, "{} heads cannot be cut into {} slices", config.heads,
                            slices.blocks);
   std::vector<std::int64_t> const& blocks = m_stage.blocks;
@@ -173,41 +197,62 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
     whole_size += published;
     whole.push_back(std::move(entry));
   }
-  auto const is_cut = [&](Tensor tensor) { return m_slices.cuts() && cut_of(tensor) != Split::Of::nothing; };
-  bool const has_slices = std::ranges::any_of(members.tensors, is_cut);
-  bool const has_whole = !std::ranges::all_of(members.tensors, is_cut);
-  std::int64_t const number = m_model_groups++, first_section = m_model_sections;
-  std::int64_t const first_slice = first_section + (has_whole ? 1 : 0);
-  m_model_sections = first_slice + (has_slices ? m_slices.blocks : 0);
-  if (!members.is_here) return; // but its parameters are counted
-  m_groups.push_back({members.name, m_groups.empty() ? 0 : size(), 0, 0, whole_size, number});
-  if (has_whole) add_section(whole, ParameterSection::whole, first_section);
-  for (std::int64_t slice = m_slices.first(); has_slices && slice < m_slices.first() + m_slices.count(); ++slice)
-    add_section(whole, slice, first_slice + slice);
+  std::int64_t const number = m_model_groups++;
+  if (members.is_here) m_groups.push_back({members.name, m_groups.empty() ? 0 : size(), 0, 0, whole_size, number});
+  for (bool const by_slice : {false, true})
+    for (bool const by_part : {false, true}) add_sections(whole, by_slice, by_part, members.is_here);
+  if (!members.is_here) return; // but its parameters and sections are counted
   std::int64_t const granule = ranks * norm_block, end = m_groups.back().end();
   m_groups.back().padded = (end + granule - 1) / granule * granule;
 }
 
-/// Of the tensors of the last group, those that slices do not cut, or their part in a slice.
-void ParameterTable::add_section(std::vector<ParameterTensor> const& members, std::int64_t slice, std::int64_t number) {
+/// Whether it is a tensor that slices cut, or do not, and parts of the features, too.
+bool ParameterTable::cuts(Tensor tensor, bool by_slice, bool by_part) const {
+  bool const cut_by_slices = m_slices.cuts() && cut_of(tensor) != Split::Of::nothing;
+  bool const cut_by_parts = m_slices.cut_features() && features_cut_of(tensor) != Split::Of::nothing;
+  return cut_by_slices == by_slice && cut_by_parts == by_part;
+}
+
+/// Of all tensors that are cut so there is a section for every slice and part, of which some are here.
+void ParameterTable::add_sections(std::vector<ParameterTensor> const& members, bool by_slice, bool by_part,
+                                  bool are_here) {
+  auto const is_one = [&](ParameterTensor const& member) { return cuts(member.tensor, by_slice, by_part); };
+  if (std::ranges::none_of(members, is_one)) return;
+  std::int64_t const first = m_model_sections, parts = by_part ? m_slices.feature_parts : 1;
+  m_model_sections += (by_slice ? m_slices.blocks : 1) * parts;
+  std::int64_t const part = by_part ? m_slices.feature_part : 0, begin = by_slice ? m_slices.first() : 0,
+                     end = by_slice ? begin + m_slices.count() : 1;
+  for (std::int64_t slice = begin; are_here && slice < end; ++slice)
+    add_section(members, {by_slice ? slice : ParameterSection::whole,
+                          {},
+                          first + slice * parts + part,
+                          by_part ? part : ParameterSection::whole});
+}
+
+/// Of the tensors of the last group, those that are cut like the section: their part that is in it.
+void ParameterTable::add_section(std::vector<ParameterTensor> const& members, ParameterSection section) {
   ParameterGroup& group = m_groups.back();
   std::int64_t const before = group.sections.empty() ? 0 : group.end();
   std::int64_t const begin = (before + norm_block - 1) / norm_block * norm_block;
   std::int64_t end = begin;
   for (ParameterTensor const& member : members) {
-    Split::Of const of = m_slices.cuts() ? cut_of(member.tensor) : Split::Of::nothing;
-    if ((of == Split::Of::nothing) != (slice == ParameterSection::whole)) continue;
+    if (!cuts(member.tensor, section.is_of_slice(), section.is_of_part())) continue;
     ParameterTensor entry = member;
-    if (slice != ParameterSection::whole) {
-      entry.name += " slice " + std::to_string(slice);
-      entry.split = {of, m_slices.blocks, slice};
-      std::tie(entry.rows, entry.columns) = shape_of(entry.tensor, m_config, m_slices.blocks);
+    if (section.is_of_slice()) {
+      entry.name += " slice " + std::to_string(section.slice);
+      entry.split = {cut_of(entry.tensor), m_slices.blocks, section.slice};
     }
+    if (section.is_of_part()) {
+      entry.name += " part " + std::to_string(section.feature_part);
+      entry.features = {features_cut_of(entry.tensor), m_slices.feature_parts, section.feature_part};
+    }
+    std::tie(entry.rows, entry.columns) = shape_of(entry.tensor, m_config, m_slices);
     entry.offset = group.offset + end;
     end += entry.size();
     m_tensors.push_back(std::move(entry));
   }
-  group.sections.push_back({slice, {begin, end}, number});
+  section.elements = {begin, end};
+  group.sections.push_back(section);
   group.size += end - begin;
 }
 
@@ -216,8 +261,8 @@ ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block, s
   std::size_t const end = unit + 1 < m_first_tensor.size() ? m_first_tensor[unit + 1] : m_tensors.size();
   for (std::size_t i = m_first_tensor[unit]; i < end; ++i) {
     ParameterTensor const& entry = m_tensors[i];
-    bool const is_cut = entry.split.of != Split::Of::nothing;
-    if (entry.tensor == tensor && entry.block == block && (!is_cut || entry.split.part == m_slices.first() + slice))
+    if (entry.tensor == tensor && entry.block == block &&
+        (!entry.split.cuts() || entry.split.part == m_slices.first() + slice))
       return entry;
   }
   throw Error(fmt::format("no tensor {} in block {}", to_string(tensor), block));

@@ -65,16 +65,30 @@ struct Split {
   std::int64_t parts = 1;
   std::int64_t part = 0; ///< the one that is here
 
+  bool cuts() const { return of != Of::nothing; }
   bool operator==(Split const&) const = default;
 };
 
 /// How slices cut a tensor. Source: Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
 /// Parallelism, arXiv:1909.08053.
 Split::Of cut_of(Tensor tensor);
+/// How ranks that share the features of the residual stream cut a tensor: along the dimension that slices do not cut.
+Split::Of features_cut_of(Tensor tensor);
 
-/// Rows and columns, with the padding of the vocabulary; vectors have one row. Of one of so many slices, if slices cut
-/// the tensor. \throws InputError if it cannot be cut into so many slices
-std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config, std::int64_t slices = 1);
+/// Rows and columns, with the padding of the vocabulary; vectors have one row. Of one slice and of one part of the
+/// features, if these cut the tensor. \throws InputError if it cannot be cut so
+std::pair<std::int64_t, std::int64_t> shape_of(Tensor tensor, GptConfig const& config, TensorSlices const& slices = {});
+
+/// How the rows of a tensor, or its columns, are cut. They are so many equal groups, one behind the other: of each
+/// group a part is here.
+struct DimensionCut {
+  std::int64_t groups = 1;
+  std::int64_t parts = 1;
+  std::int64_t part = 0;
+
+  /// Where group `number` begins among all rows or columns, if a group has so many here.
+  std::int64_t begin(std::int64_t number, std::int64_t length) const { return (number * parts + part) * length; }
+};
 
 /// Rows, columns and offset are of the part that is here; the initial value is of the whole tensor.
 struct ParameterTensor {
@@ -87,25 +101,43 @@ struct ParameterTensor {
   std::int64_t offset; ///< first element in the flat parameter vector
   bool is_matrix;      ///< weight decay "matrices" decays these
   InitialValue initial;
-  Split split = {};
+  Split split = {};              ///< by slices
+  Split features = {};           ///< by parts of the residual stream's features
   std::int64_t whole_offset = 0; ///< first element of the whole tensor among its group's whole tensors
 
   std::int64_t size() const { return rows * columns; }
-  std::int64_t whole_size() const { return size() * split.parts; }
-  /// Elements that lie side by side here and in the whole tensor.
-  std::int64_t run_length() const {
-    return split.of == Split::Of::columns ? columns : split.of == Split::Of::heads ? size() / 3 : size();
+  std::int64_t whole_size() const { return size() * split.parts * features.parts; }
+  /// A vector has one row, so its columns are cut.
+  DimensionCut cut_of_rows() const {
+    return cut_where([this](Split::Of of) { return !cuts_columns(of); });
+  }
+  DimensionCut cut_of_columns() const {
+    return cut_where([this](Split::Of of) { return cuts_columns(of); });
+  }
+
+private:
+  bool cuts_columns(Split::Of of) const { return of == Split::Of::columns || !is_matrix; }
+  template <class Where>
+  DimensionCut cut_where(Where const& where) const {
+    for (Split const& one : {split, features})
+      if (one.cuts() && where(one.of)) return {one.of == Split::Of::heads ? 3 : 1, one.parts, one.part};
+    return {};
   }
 };
 
-/// Tensors of a group, side by side, that only ranks with other data share out: those of one slice, or those that are
-/// whole. If nothing is cut, a group is one section. A section begins at a multiple of norm_block in its group.
+/// Tensors of a group, side by side, that only ranks with other data share out: those of one slice, those of one part
+/// of the features, those of both, or those that are whole. If nothing is cut, a group is one section. A section begins
+/// at a multiple of norm_block in its group.
 struct ParameterSection {
   static constexpr std::int64_t whole = -1;
 
-  std::int64_t slice;      ///< of the whole model; whole: its tensors are not cut
-  Range elements;          ///< counted from the group's begin, without padding
-  std::int64_t number = 0; ///< among the sections of the whole model
+  std::int64_t slice;                ///< of the whole model; whole: its tensors are not cut
+  Range elements;                    ///< counted from the group's begin, without padding
+  std::int64_t number = 0;           ///< among the sections of the whole model
+  std::int64_t feature_part = whole; ///< whole: its tensors have all features, or none
+
+  bool is_of_slice() const { return slice != whole; }
+  bool is_of_part() const { return feature_part != whole; }
 
   bool operator==(ParameterSection const&) const = default;
 };
@@ -186,7 +218,9 @@ private:
 
   void add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups, std::int64_t ranks);
   void add_group(Members const& members, std::int64_t block, std::int64_t ranks);
-  void add_section(std::vector<ParameterTensor> const& members, std::int64_t slice, std::int64_t number);
+  void add_sections(std::vector<ParameterTensor> const& members, bool by_slice, bool by_part, bool are_here);
+  void add_section(std::vector<ParameterTensor> const& members, ParameterSection section);
+  bool cuts(Tensor tensor, bool by_slice, bool by_part) const;
 
   GptConfig m_config;
   ModelStage m_stage;

@@ -11,6 +11,8 @@ bool cuts(PassCut where, GptOptions const& options) {
   case PassCut::never: return false;
   case PassCut::if_shared: return options.slices.are_shared();
   case PassCut::if_positions_shared: return options.shares_positions();
+  case PassCut::if_features_shared: return options.slices.cut_features();
+  case PassCut::if_rows_shared: return options.shares_positions() || options.slices.cut_features();
   case PassCut::always: return true;
   }
   return true;

@@ -50,12 +50,17 @@ public:
   virtual void add_positions(Activation looked_up, Activation out) = 0;
   /// The sum over slices is there: it is rounded to where it belongs. If ranks share positions, this rank's rows are.
   virtual void complete(Activation sum) = 0;
+  /// What ranks that share features have added up, of a product whose input features they share, is there.
+  virtual void summed(Activation sum) = 0;
   /// Of ranks that share positions: this rank's rows get their places among all rows, so that these can be gathered.
   virtual void place(Activation own, Activation all) = 0;
   /// What was gathered is copied to where it is kept.
   virtual void keep(Activation all, Activation kept) = 0;
   virtual void norm(Activation x, LayerNorm const& norm) = 0;
   /// sum = x + branch + bias, and the norm of sum
+  /// The same of ranks that share features: the sums over those that are here; when they are of all, the norm.
+  virtual void feature_sums(Activation x) = 0;
+  virtual void norm_of_sums(Activation x, LayerNorm const& norm) = 0;
   virtual void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum,
                             LayerNorm const& norm) = 0;
   virtual void add(Activation x, Activation branch, MaybeTensor bias, Activation sum) = 0;
@@ -63,6 +68,11 @@ public:
   virtual void linear(Activation x, Tensor weight, MaybeTensor bias, Activation y) = 0;
   /// pre = x W^T + bias, y = gelu(pre)
   virtual void linear_gelu(Activation x, Tensor weight, Tensor bias, Activation pre, Activation y) = 0;
+  /// What comes behind a product whose sum over features is there: y = x + bias; pre = x + bias, y = gelu(pre); d_x =
+  /// d_x times the derivative of GELU at `pre`.
+  virtual void add_bias(Activation x, Tensor bias, Activation y) = 0;
+  virtual void bias_gelu(Activation x, Tensor bias, Activation pre, Activation y) = 0;
+  virtual void gelu_backward(Activation pre, Activation d_x) = 0;
   /// x = dropout of (x + bias), in place
   virtual void drop(DropoutSite site, MaybeTensor bias, Activation x, Activation mask) = 0;
   /// From `qkv` to `attention`.
@@ -86,6 +96,10 @@ public:
   virtual void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) = 0;
   /// The gradients of the norm's parameters, too.
   virtual void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write d_x_mode) = 0;
+  /// The same of ranks that share features, for the gradient of the input alone: sums, and what they are for.
+  virtual void feature_sums_backward(Activation d_y, Activation x, LayerNorm const& norm) = 0;
+  virtual void norm_input_of_sums(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x,
+                                  Write d_x_mode) = 0;
   /// The same with slices: the gradient of the input; sums over each block of positions for the gradients of the
   /// parameters, and of ranks that share positions over all blocks here; these gradients, from the sums.
   virtual void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x,
@@ -104,6 +118,8 @@ enum class PassCut {
   never,
   if_shared,           ///< if ranks share the slices
   if_positions_shared, ///< if ranks share positions, too
+  if_features_shared,  ///< if ranks share features
+  if_rows_shared,      ///< if ranks share positions or features: a row of the stream is not whole, or not here
   always,
 };
 

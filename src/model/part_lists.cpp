@@ -32,6 +32,7 @@ public:
     if (!m_options.shares_positions()) read({sum}); // else it becomes this rank's rows of it
     write({sum});
   }
+  void summed(Activation sum) override { read_sum(sum); }
   void place(Activation own, Activation all) override {
     read({own});
     write({all});
@@ -45,6 +46,16 @@ public:
     read({x});
     write({norm.out, norm.mean, norm.rstd});
   }
+  void feature_sums(Activation x) override {
+    read({x});
+    write({Activation::feature_sums});
+    m_exchanges.starts.insert(SliceExchange::feature_sums);
+  }
+  void norm_of_sums(Activation x, LayerNorm const& norm) override {
+    m_exchanges.needs.insert(SliceExchange::feature_sums);
+    read({Activation::feature_sums});
+    this->norm(x, norm);
+  }
   void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum, LayerNorm const& norm) override {
     add(x, branch, bias, sum);
     this->norm(sum, norm);
@@ -55,7 +66,20 @@ public:
   }
   void linear(Activation x, Tensor weight, MaybeTensor, Activation y) override {
     read({x});
-    cut_of(weight) == Split::Of::columns ? write_sum(y) : write({y});
+    cut_of(weight) == Split::Of::columns ? write_sum(y) : write_over_features(y);
+  }
+  void add_bias(Activation x, Tensor, Activation y) override {
+    read_sum(x);
+    write({y});
+  }
+  void bias_gelu(Activation x, Tensor, Activation pre, Activation y) override {
+    read_sum(x);
+    write({pre, y});
+  }
+  void gelu_backward(Activation pre, Activation d_x) override {
+    read_sum(d_x);
+    read({pre});
+    write({d_x});
   }
   void linear_gelu(Activation x, Tensor, Tensor, Activation pre, Activation y) override {
     read({x});
@@ -109,7 +133,7 @@ public:
   void input_gradient(Activation d_y, Tensor weight, MaybeActivation pre, Activation d_x) override {
     read({d_y});
     if (pre) read({*pre});
-    cut_of(weight) == Split::Of::columns ? write({d_x}) : write_sum(d_x);
+    cut_of(weight) == Split::Of::columns ? write_over_features(d_x) : write_sum(d_x);
   }
   void weight_gradient(Activation d_y, Activation x, Tensor weight, MaybeTensor bias) override {
     read({d_y, x});
@@ -119,6 +143,16 @@ public:
   void norm_backward(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
     norm_input_gradient(d_y, x, norm, d_x, Write::overwrite);
     m_gradients.insert(m_gradients.end(), {norm.gain, norm.bias});
+  }
+  void feature_sums_backward(Activation d_y, Activation x, LayerNorm const& norm) override {
+    read({d_y, x, norm.mean, norm.rstd});
+    write({Activation::feature_sums});
+    m_exchanges.starts.insert(SliceExchange::feature_sums);
+  }
+  void norm_input_of_sums(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write mode) override {
+    m_exchanges.needs.insert(SliceExchange::feature_sums);
+    read({Activation::feature_sums});
+    norm_input_gradient(d_y, x, norm, d_x, mode);
   }
   void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write) override {
     read({d_y, x, norm.mean, norm.rstd});
@@ -152,6 +186,24 @@ private:
     write({sum});
     if (m_options.slices.cuts()) write({Activation::partial});
     m_exchanges.starts.insert(SliceExchange::sum);
+  }
+  /// A product whose input features ranks may share.
+  void write_over_features(Activation sum) {
+    write({sum});
+    if (m_options.slices.cut_features()) m_exchanges.starts.insert(exchange_of(sum));
+  }
+  void read_sum(Activation sum) {
+    m_exchanges.needs.insert(exchange_of(sum));
+    read({sum});
+  }
+  static SliceExchange exchange_of(Activation sum) {
+    switch (sum) {
+    case Activation::d_qkv: return SliceExchange::qkv;
+    case Activation::d_fc: return SliceExchange::hidden;
+    case Activation::d_attention: return SliceExchange::heads;
+    case Activation::logits: return SliceExchange::logits;
+    default: throw Error(fmt::format("activation {} is no sum over features", static_cast<int>(sum)));
+    }
   }
   static bool is_gathered(Activation what) {
     return what == Activation::gathered || what == Activation::gathered_again;
@@ -249,6 +301,11 @@ std::string_view to_string(SliceExchange exchange) {
   case SliceExchange::norm_sums: return "sums of a norm's gradients";
   case SliceExchange::loss_maximum: return "maximum of logits";
   case SliceExchange::loss_sums: return "sums of logits";
+  case SliceExchange::qkv: return "queries, keys and values";
+  case SliceExchange::hidden: return "hidden layer";
+  case SliceExchange::heads: return "heads";
+  case SliceExchange::logits: return "logits";
+  case SliceExchange::feature_sums: return "sums of a norm";
   }
   return "unknown";
 }
@@ -262,8 +319,19 @@ PlacedActivation exchanged_activation(SliceExchange exchange, GptOptions const& 
   case SliceExchange::norm_sums: return placed(Activation::norm_sums);
   case SliceExchange::loss_maximum: return placed(Activation::loss_maximum);
   case SliceExchange::loss_sums: return placed(Activation::loss_sums);
+  case SliceExchange::qkv: return placed(Activation::d_qkv);
+  case SliceExchange::hidden: return placed(Activation::d_fc);
+  case SliceExchange::heads: return placed(Activation::d_attention);
+  case SliceExchange::logits: return placed(Activation::logits);
+  case SliceExchange::feature_sums: return placed(Activation::feature_sums);
   }
   throw Error(fmt::format("no exchange {}", static_cast<int>(exchange)));
+}
+
+bool happens(SliceExchange exchange, GptOptions const& options) {
+  if (is_over_features(exchange)) return options.slices.cut_features();
+  if (exchange == SliceExchange::norm_sums) return options.shares_positions();
+  return options.slices.are_shared();
 }
 
 Index chunks_of(SliceExchange exchange, GptOptions const& options) {
@@ -292,6 +360,8 @@ std::vector<PieceExchanges> piece_exchanges(Pass pass, PartKind kind, GptOptions
     piece.describe(kernels);
     all.push_back(kernels.exchanges());
     all.back().row_chunk = piece.row_chunk;
+    for (std::set<SliceExchange>* const some : {&all.back().needs, &all.back().starts})
+      std::erase_if(*some, [&](SliceExchange exchange) { return !happens(exchange, options); });
   }
   for (SliceExchange const exchange : slice_exchanges) {
     bool is_there = false;

@@ -47,14 +47,27 @@ enum class SliceExchange {
   gather,       ///< of the rows of all ranks that share positions: (N, C), where this rank's are in place
   gather_again, ///< the same of a norm, in backward
   norm_sums,    ///< over the ranks that share positions: the first row of Activation::norm_sums
+  // Over the ranks that share features:
+  qkv,          ///< queries, keys and values, (N, 3C) of the slices here
+  hidden,       ///< the hidden layer, forward, and its gradient, backward: (N, 4C) of the slices here
+  heads,        ///< the gradient of attention's output: (N, C) of the slices here, in the memory of `hidden`
+  logits,       ///< of a chunk of rows
+  feature_sums, ///< of a norm
 };
 
-/// "sum over slices", "maximum of logits", "sums of logits", "rows", "rows again", "sums of a norm's gradients"
+/// "sum over slices", "maximum of logits", "sums of logits", "rows", "rows again", "sums of a norm's gradients",
+/// "queries, keys and values", "hidden layer", "heads", "logits", "sums of a norm"
 std::string_view to_string(SliceExchange exchange);
 
-inline constexpr std::array slice_exchanges{SliceExchange::sum,          SliceExchange::loss_maximum,
-                                            SliceExchange::loss_sums,    SliceExchange::gather,
-                                            SliceExchange::gather_again, SliceExchange::norm_sums};
+inline constexpr std::array slice_exchanges{
+    SliceExchange::sum,          SliceExchange::loss_maximum, SliceExchange::loss_sums,   SliceExchange::gather,
+    SliceExchange::gather_again, SliceExchange::norm_sums,    SliceExchange::qkv,         SliceExchange::hidden,
+    SliceExchange::heads,        SliceExchange::logits,       SliceExchange::feature_sums};
+
+/// Whether the ranks that share features bring it together. Else those do that share slices.
+constexpr bool is_over_features(SliceExchange exchange) { return exchange >= SliceExchange::qkv; }
+/// Whether ranks share what it is over.
+bool happens(SliceExchange exchange, GptOptions const& options);
 
 /// Where it lies.
 PlacedActivation exchanged_activation(SliceExchange exchange, GptOptions const& options, Storage values);
@@ -69,7 +82,7 @@ struct PieceExchanges {
 /// How many chunks of rows are brought together one by one.
 Index chunks_of(SliceExchange exchange, GptOptions const& options);
 
-/// Those of the parts of a stage, if ranks share the slices.
+/// Those of the parts of a stage that happen.
 std::set<SliceExchange> exchanges_of(ModelStage const& stage, GptOptions const& options);
 
 /// By piece. \param[in] how  of a recomputation

@@ -30,6 +30,13 @@ LayerNorm own(PartKernels const& k, LayerNorm norm) {
   return norm;
 }
 
+// Ranks that share features: a norm needs sums over the features of all of them, and so does a product that reads
+// features of the stream. Behind every such product, a step of its own goes on when the sum is there.
+
+bool cuts_features(PartKernels const& k) { return k.options().slices.cut_features(); }
+/// Whether sums over slices or features have kernels of their own.
+bool cuts(PartKernels const& k) { return k.options().slices.cuts() || cuts_features(k); }
+
 void place_rows(PartKernels& k, LayerNorm const& norm) {
   if (k.options().shares_positions()) k.place(own(k, norm).out, gathered);
 }
@@ -68,13 +75,27 @@ void complete_embedded(PartKernels& k) {
 
 constexpr std::array embed_forward{PartStep{look_up}, PartStep{complete_embedded, PassCut::if_shared}};
 
-void normalize_first(PartKernels& k) {
-  k.norm(stream, own(k, first_norm));
-  place_rows(k, first_norm);
+void normalize(PartKernels& k, Activation x, LayerNorm const& norm) {
+  if (cuts_features(k)) return k.feature_sums(x);
+  k.norm(x, own(k, norm));
+  place_rows(k, norm);
+}
+
+/// When the sums are there.
+template <Activation x, LayerNorm const& norm>
+void finish_norm(PartKernels& k) {
+  if (cuts_features(k)) k.norm_of_sums(x, norm);
+}
+
+void normalize_first(PartKernels& k) { normalize(k, stream, first_norm); }
+
+void project_qkv(PartKernels& k) {
+  bool const adds_up = cuts_features(k);
+  k.linear(all_rows(k, first_norm), qkvw, adds_up ? MaybeTensor() : qkvb, adds_up ? d_qkv : qkv);
 }
 
 void attend(PartKernels& k) {
-  k.linear(all_rows(k, first_norm), qkvw, qkvb, qkv);
+  if (cuts_features(k)) k.add_bias(d_qkv, qkvb, qkv);
   k.attend();
 }
 
@@ -84,16 +105,29 @@ void project_attention(PartKernels& k) { k.linear(attention, attprojw, {}, branc
 void add_attention(PartKernels& k) {
   k.complete(branch);
   MaybeTensor const bias = drop_branch(k, Site::attproj, attprojb, attproj_mask);
-  k.add_and_norm(stream, branch, bias, middle, own(k, second_norm));
+  if (!cuts_features(k)) return k.add_and_norm(stream, branch, bias, middle, own(k, second_norm));
+  k.add(stream, branch, bias, middle);
+  k.feature_sums(middle);
 }
 
-constexpr std::array attention_forward{PartStep{normalize_first}, PartStep{attend, PassCut::if_positions_shared},
+constexpr std::array attention_forward{PartStep{normalize_first},
+                                       PartStep{finish_norm<stream, first_norm>, PassCut::if_features_shared},
+                                       PartStep{project_qkv, PassCut::if_positions_shared},
+                                       PartStep{attend, PassCut::if_features_shared},
                                        PartStep{project_attention, PassCut::never, StepRows::in_chunks},
-                                       PartStep{add_attention, PassCut::always}};
+                                       PartStep{add_attention, PassCut::always},
+                                       PartStep{finish_norm<middle, second_norm>, PassCut::if_features_shared}};
 
 void place_second_norm(PartKernels& k) { place_rows(k, second_norm); }
 
-void expand(PartKernels& k) { k.linear_gelu(all_rows(k, second_norm), fcw, fcb, fc, gelu); }
+void expand(PartKernels& k) {
+  if (cuts_features(k)) return k.linear(ln2, fcw, {}, d_fc);
+  k.linear_gelu(all_rows(k, second_norm), fcw, fcb, fc, gelu);
+}
+
+void finish_expanding(PartKernels& k) {
+  if (cuts_features(k)) k.bias_gelu(d_fc, fcb, fc, gelu);
+}
 
 void project_mlp(PartKernels& k) { k.linear(gelu, fcprojw, {}, branch); }
 
@@ -104,20 +138,24 @@ void add_mlp(PartKernels& k) {
 }
 
 constexpr std::array mlp_forward{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_shared},
+                                 PartStep{finish_expanding, PassCut::if_features_shared},
                                  PartStep{project_mlp, PassCut::never, StepRows::in_chunks},
                                  PartStep{add_mlp, PassCut::always}};
 
-void normalize_last(PartKernels& k) {
-  k.norm(stream, own(k, last_norm));
-  place_rows(k, last_norm);
-}
+void normalize_last(PartKernels& k) { normalize(k, stream, last_norm); }
 
 void make_logits(PartKernels& k) {
   Activation const rows = all_rows(k, last_norm);
   if (!k.options().splits_loss()) k.linear(rows, wte, {}, logits);
 }
 
-constexpr std::array head_forward{PartStep{normalize_last}, PartStep{make_logits, PassCut::if_positions_shared}};
+void have_logits(PartKernels& k) {
+  if (cuts_features(k) && !k.options().splits_loss()) k.summed(logits);
+}
+
+constexpr std::array head_forward{
+    PartStep{normalize_last}, PartStep{finish_norm<stream, last_norm>, PassCut::if_features_shared},
+    PartStep{make_logits, PassCut::if_positions_shared}, PartStep{have_logits, PassCut::if_features_shared}};
 
 // The loss.
 
@@ -131,7 +169,8 @@ void whole_loss(PartKernels& k) {
 }
 
 void maximum_of_logits(PartKernels& k) {
-  logits_of_chunk(k);
+  if (!cuts_features(k)) logits_of_chunk(k);
+  if (cuts_features(k) && k.options().splits_loss()) k.summed(logits);
   k.loss_maximum();
 }
 
@@ -142,10 +181,15 @@ void loss_of_sums(PartKernels& k) { k.loss_of_sums(); }
 constexpr std::array uncut_loss{PartStep{whole_loss}};
 constexpr std::array sliced_loss{PartStep{maximum_of_logits}, PartStep{sums_of_logits, PassCut::if_shared},
                                  PartStep{loss_of_sums, PassCut::if_shared}};
+/// In chunks, of ranks that share features.
+constexpr std::array summed_loss{PartStep{logits_of_chunk}, PartStep{maximum_of_logits, PassCut::always},
+                                 PartStep{sums_of_logits, PassCut::if_shared},
+                                 PartStep{loss_of_sums, PassCut::if_shared}};
 
 // What a block computes again: attention all of its forward, mlp but for its last product, which nobody reads.
 
-constexpr std::array mlp_again{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_shared}};
+constexpr std::array mlp_again{PartStep{place_second_norm}, PartStep{expand, PassCut::if_positions_shared},
+                               PartStep{finish_expanding, PassCut::if_features_shared}};
 
 void attend_again(PartKernels& k) { k.attention_probabilities(); }
 
@@ -189,7 +233,8 @@ constexpr NormedStream of_attention{first_norm, stream, Write::add}, of_mlp{seco
 template <NormedStream const& of>
 void sums_of_norm(PartKernels& k) {
   k.complete(branch);
-  if (k.options().slices.cuts())
+  if (cuts_features(k)) k.feature_sums_backward(branch, of.x, of.norm);
+  if (cuts(k))
     k.norm_sums(branch, of.x, of.norm);
   else
     k.norm_backward(branch, of.x, of.norm, d_stream, of.d_x_mode);
@@ -197,12 +242,15 @@ void sums_of_norm(PartKernels& k) {
 
 template <NormedStream const& of>
 void norm_input(PartKernels& k) {
-  if (k.options().slices.cuts()) k.norm_input_gradient(branch, of.x, of.norm, d_stream, of.d_x_mode);
+  if (cuts_features(k))
+    k.norm_input_of_sums(branch, of.x, of.norm, d_stream, of.d_x_mode);
+  else if (cuts(k))
+    k.norm_input_gradient(branch, of.x, of.norm, d_stream, of.d_x_mode);
 }
 
 template <NormedStream const& of>
 void norm_parameters(PartKernels& k) {
-  if (k.options().slices.cuts()) k.norm_parameters(of.norm);
+  if (cuts(k)) k.norm_parameters(of.norm);
 }
 
 void logits_input_backward(PartKernels& k) { k.input_gradient(logits, wte, {}, branch); }
@@ -212,7 +260,7 @@ void logits_weight_backward(PartKernels& k) { k.weight_gradient(logits, lnf, wte
 constexpr std::size_t head_steps_in_chunks = 2;
 constexpr std::array head_backward{
     PartStep{logits_input_backward}, PartStep{logits_weight_backward, PassCut::if_shared},
-    PartStep{sums_of_norm<of_head>, PassCut::if_shared}, PartStep{norm_input<of_head>, PassCut::if_positions_shared},
+    PartStep{sums_of_norm<of_head>, PassCut::if_shared}, PartStep{norm_input<of_head>, PassCut::if_rows_shared},
     PartStep{norm_parameters<of_head>, PassCut::if_positions_shared}};
 
 void drop_fcproj_backward(PartKernels& k) { drop_branch_backward(k, Site::fcproj, fcproj_mask); }
@@ -222,7 +270,13 @@ void fcproj_weight_backward(PartKernels& k) {
   place_again(k, second_norm);
 }
 
-void fcproj_input_backward(PartKernels& k) { k.input_gradient(rows_of_d_added(k), fcprojw, fc, d_fc); }
+void fcproj_input_backward(PartKernels& k) {
+  k.input_gradient(rows_of_d_added(k), fcprojw, cuts_features(k) ? MaybeActivation() : fc, d_fc);
+}
+
+void gelu_input_backward(PartKernels& k) {
+  if (cuts_features(k)) k.gelu_backward(fc, d_fc);
+}
 
 void fc_input_backward(PartKernels& k) { k.input_gradient(d_fc, fcw, {}, branch); }
 
@@ -231,10 +285,11 @@ void fc_weight_backward(PartKernels& k) { k.weight_gradient(d_fc, rows_again(k, 
 constexpr std::array mlp_backward{PartStep{drop_fcproj_backward},
                                   PartStep{fcproj_weight_backward, PassCut::if_positions_shared},
                                   PartStep{fcproj_input_backward, PassCut::always},
+                                  PartStep{gelu_input_backward, PassCut::if_features_shared},
                                   PartStep{fc_input_backward, PassCut::never, StepRows::in_chunks},
                                   PartStep{fc_weight_backward, PassCut::if_shared},
                                   PartStep{sums_of_norm<of_mlp>, PassCut::always},
-                                  PartStep{norm_input<of_mlp>, PassCut::if_positions_shared},
+                                  PartStep{norm_input<of_mlp>, PassCut::if_rows_shared},
                                   PartStep{norm_parameters<of_mlp>, PassCut::if_positions_shared}};
 
 void drop_attproj_backward(PartKernels& k) { drop_branch_backward(k, Site::attproj, attproj_mask); }
@@ -244,8 +299,10 @@ void attproj_weight_backward(PartKernels& k) {
   place_again(k, first_norm);
 }
 
+void attproj_input_backward(PartKernels& k) { k.input_gradient(rows_of_d_added(k), attprojw, {}, d_attention); }
+
 void attend_backward(PartKernels& k) {
-  k.input_gradient(rows_of_d_added(k), attprojw, {}, d_attention);
+  if (cuts_features(k)) k.summed(d_attention);
   k.attend_backward(d_attention);
 }
 
@@ -255,11 +312,12 @@ void qkv_weight_backward(PartKernels& k) { k.weight_gradient(d_qkv, rows_again(k
 
 constexpr std::array attention_backward{PartStep{drop_attproj_backward},
                                         PartStep{attproj_weight_backward, PassCut::if_positions_shared},
-                                        PartStep{attend_backward, PassCut::always},
+                                        PartStep{attproj_input_backward, PassCut::always},
+                                        PartStep{attend_backward, PassCut::if_features_shared},
                                         PartStep{qkv_input_backward, PassCut::never, StepRows::in_chunks},
                                         PartStep{qkv_weight_backward, PassCut::if_shared},
                                         PartStep{sums_of_norm<of_attention>, PassCut::always},
-                                        PartStep{norm_input<of_attention>, PassCut::if_positions_shared},
+                                        PartStep{norm_input<of_attention>, PassCut::if_rows_shared},
                                         PartStep{norm_parameters<of_attention>, PassCut::if_positions_shared}};
 
 void drop_embedded_backward(PartKernels& k) {
@@ -303,7 +361,10 @@ PassSteps backward_steps(PartKind kind) {
 } // namespace
 
 PassSteps steps_of(Pass pass, PartKind kind, GptOptions const& options, Recompute how) {
-  Steps const loss = options.slices.cuts() ? Steps(sliced_loss) : Steps(uncut_loss);
+  TensorSlices const& slices = options.slices;
+  Steps const loss = slices.cut_features() && options.splits_loss() ? Steps(summed_loss)
+                     : slices.cuts() || slices.cut_features()       ? Steps(sliced_loss)
+                                                                    : Steps(uncut_loss);
   switch (pass) {
   case Pass::forward: return {forward_steps(kind)};
   case Pass::loss: return {loss, loss.size()};

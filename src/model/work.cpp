@@ -6,6 +6,8 @@ namespace trainstone {
 
 namespace {
 
+std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); }
+
 std::vector<GemmUse> products_of(std::vector<KernelUse> const& uses, std::set<Pass> const& passes) {
   std::vector<GemmUse> products;
   for (KernelUse const& use : uses)
@@ -13,7 +15,67 @@ std::vector<GemmUse> products_of(std::vector<KernelUse> const& uses, std::set<Pa
   return products;
 }
 
+/// The kernel of an epilogue that the provider does not compute.
+KernelUse epilogue_kernel(KernelUse use) {
+  GemmShape const& shape = *use.product;
+  std::uint64_t const out = count_of(shape.m * shape.n), in = count_of(shape.k * shape.m);
+  std::uint64_t const out_bytes = bytes_per_value(shape.output), in_bytes = bytes_per_value(shape.inputs);
+  switch (shape.epilogue) {
+  case EpilogueKind::none: break;
+  case EpilogueKind::bias:
+    use.name = "bias::forward";
+    use.work = {Phase::other, out, (2 * out + count_of(shape.n)) * out_bytes};
+    break;
+  case EpilogueKind::bias_gelu:
+    use.name = "bias_gelu::forward";
+    use.work = {Phase::other, 10 * out, (3 * out + count_of(shape.n)) * out_bytes};
+    break;
+  case EpilogueKind::gelu_gradient:
+    use.name = "gelu::backward";
+    use.work = {Phase::other, 16 * out, 3 * out * out_bytes};
+    break;
+  case EpilogueKind::bias_gradient:
+    use.name = "bias::backward";
+    use.work = {Phase::other, in, in * in_bytes + (shape.mode == Write::add ? 2 : 1) * count_of(shape.m) * out_bytes};
+    break;
+  }
+  use.product.reset();
+  return use;
+}
+
+KernelUse conversion_kernel(KernelUse use, Index elements, Storage narrow) {
+  use.name = "cast::convert";
+  use.work = {Phase::other, 0, count_of(elements) * (bytes_per_value(narrow) + sizeof(float))};
+  use.product.reset();
+  return use;
+}
+
 } // namespace
+
+std::vector<KernelUse> started_kernels(KernelUse const& use, GemmChoice const& gemm) {
+  if (!use.product) return {use};
+  GemmShape const& shape = *use.product;
+  GemmShape alone = shape;
+  alone.epilogue = EpilogueKind::none;
+  GemmProvider const provider = gemm(shape);
+  int const kernels = gemm_launches(provider, alone);
+  bool const apart = gemm_launches(provider, shape) > kernels, converts = kernels > 1;
+  bool const begins = shape.epilogue == EpilogueKind::bias_gradient, widens = shape.output != Storage::fp32;
+  std::vector<KernelUse> started;
+  if (kernels == 0) return started;
+  if (apart && begins) started.push_back(epilogue_kernel(use));
+  if (converts) {
+    started.push_back(conversion_kernel(use, shape.m * shape.k, shape.inputs));
+    started.push_back(conversion_kernel(use, shape.k * shape.n, shape.inputs));
+    if (widens && shape.mode == Write::add) started.push_back(conversion_kernel(use, shape.m * shape.n, shape.output));
+    alone.inputs = alone.output = Storage::fp32;
+  }
+  started.push_back(use);
+  started.back().work.bytes = alone.bytes();
+  if (converts && widens) started.push_back(conversion_kernel(use, shape.m * shape.n, shape.output));
+  if (apart && !begins) started.push_back(epilogue_kernel(use));
+  return started;
+}
 
 ModelFlops flops_of(std::vector<KernelUse> const& uses) {
   ModelFlops sum;

@@ -27,9 +27,12 @@ public:
   void complete(Activation) override {
     if (m_options.shares_positions()) say("take the own rows");
   }
+  void summed(Activation) override { say("the sum is there"); }
   void place(Activation own, Activation) override { say("put the own rows of {} among all", own_rows_of(own)); }
   void keep(Activation, Activation) override { say("keep all rows"); }
   void norm(Activation, LayerNorm const& norm) override { say("layer norm {}", words_of(norm)); }
+  void feature_sums(Activation) override { say("sums over the features here"); }
+  void norm_of_sums(Activation x, LayerNorm const& norm) override { this->norm(x, norm); }
   void add_and_norm(Activation x, Activation branch, MaybeTensor bias, Activation sum, LayerNorm const& norm) override {
     add(x, branch, bias, sum);
     this->norm(sum, norm);
@@ -44,6 +47,9 @@ public:
     say("product with {}", with_bias(weight, bias));
     say("GELU");
   }
+  void add_bias(Activation, Tensor bias, Activation) override { say("add {}", to_string(bias)); }
+  void bias_gelu(Activation, Tensor bias, Activation, Activation) override { say("add {}; GELU", to_string(bias)); }
+  void gelu_backward(Activation, Activation) override { say("GELU backward"); }
   void drop(DropoutSite, MaybeTensor bias, Activation, Activation) override {
     say("{}dropout", bias ? fmt::format("add {}, ", to_string(*bias)) : "");
   }
@@ -64,6 +70,10 @@ public:
   }
   void norm_backward(Activation, Activation, LayerNorm const& norm, Activation, Write) override {
     say("layer norm backward, gradients of {}", words_of(norm));
+  }
+  void feature_sums_backward(Activation, Activation, LayerNorm const&) override { say("sums over the features here"); }
+  void norm_input_of_sums(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write mode) override {
+    norm_backward(d_y, x, norm, d_x, mode);
   }
   void norm_input_gradient(Activation d_y, Activation x, LayerNorm const& norm, Activation d_x, Write mode) override {
     if (!m_options.shares_positions()) return norm_backward(d_y, x, norm, d_x, mode);

@@ -31,8 +31,8 @@ void append(std::vector<Range>& ranges, Range const& more) {
     ranges.push_back(more);
 }
 
-Split::Of cut_here(TensorRanks const& all, Tensor tensor) {
-  return all.tables.front().find(tensor, block_of(tensor)).split.of;
+ParameterTensor const& entry_here(TensorRanks const& all, Tensor tensor) {
+  return all.tables.front().find(tensor, block_of(tensor));
 }
 
 char const* words_of(Split::Of cut) {
@@ -43,6 +43,13 @@ char const* words_of(Split::Of cut) {
   case Split::Of::heads: return "heads";
   }
   return "";
+}
+
+/// "heads", "heads, columns"
+std::string words_of(ParameterTensor const& tensor) {
+  if (!tensor.features.cuts()) return words_of(tensor.split.of);
+  std::string const of_features = words_of(tensor.features.of);
+  return tensor.split.cuts() ? fmt::format("{}, {}", words_of(tensor.split.of), of_features) : of_features;
 }
 
 /// "[0, 2) [4, 6)"
@@ -65,6 +72,15 @@ std::string positions_text(TensorRanks const& all) {
                      plural(own_rows(all.shape, options_of(all)).rows(), "row"));
 }
 
+std::string grid_text(TensorRanks const& all) {
+  TensorSlices const& slices = options_of(all).slices;
+  if (!slices.cut_features()) return "";
+  return fmt::format(
+      "They form a grid: {} share slices of every layer, {} share the channels of the residual stream, of "
+      "which each\nhas {}.\n",
+      slices.ranks, slices.feature_parts, all.model.channels / slices.feature_parts);
+}
+
 std::string title_text(TensorRanks const& all) {
   GptConfig const& model = all.model;
   std::string const shared =
@@ -75,7 +91,7 @@ std::string title_text(TensorRanks const& all) {
                      shared, plural(model.layers, "block"), plural(model.heads, "head"),
                      plural(model.channels, "channel"), plural(model.context, "position"), model.vocab,
                      plural(all.shape.batch, "sample"), plural(all.shape.rows(), "row")) +
-         positions_text(all);
+         grid_text(all) + positions_text(all);
 }
 
 /// "a_0 | a_1", "a_0 | ... | a_7"; each is made of its number.
@@ -105,7 +121,7 @@ std::string shapes_table(TensorRanks const& all) {
   std::vector<std::vector<std::string>> rows{{"tensor", "whole", "cut", "on a rank"}};
   for (Tensor const tensor : all_tensors())
     rows.push_back({std::string(to_string(tensor)), shape_text(all.whole.find(tensor, block_of(tensor))),
-                    words_of(cut_here(all, tensor)), shape_text(all.tables.front().find(tensor, block_of(tensor)))});
+                    words_of(entry_here(all, tensor)), shape_text(entry_here(all, tensor))});
   return "Tensors. Those from ln1w to fcprojb exist in every block.\n" + aligned(rows);
 }
 
@@ -118,13 +134,20 @@ std::string parts_table(TensorRanks const& all) {
   };
   std::vector<Column> columns;
   for (Tensor const tensor : all_tensors()) {
-    Split::Of const cut = cut_here(all, tensor);
-    if (cut == Split::Of::nothing) continue;
-    bool const of_columns = cut == Split::Of::columns;
-    Column column{std::string(to_string(tensor)), of_columns ? "columns" : "rows", {}};
+    ParameterTensor const& entry = entry_here(all, tensor);
+    bool const of_rows = !entry.is_matrix ? entry.split.cuts() || entry.features.cuts() : entry.cut_of_rows().parts > 1,
+               of_columns = entry.is_matrix && entry.cut_of_columns().parts > 1;
+    if (!of_rows && !of_columns) continue;
+    Column column{std::string(to_string(tensor)),
+                  of_rows && of_columns ? "rows x columns"
+                  : of_rows             ? "rows"
+                                        : "columns",
+                  {}};
     for (Rank rank = 0; rank < all.ranks(); ++rank) {
       TensorPart const part = held_part(all, tensor, rank);
-      column.parts.push_back(ranges_text(of_columns ? part.columns : part.rows));
+      std::string const between = of_rows && of_columns ? " x " : "";
+      column.parts.push_back((of_rows ? ranges_text(part.rows) : "") + between +
+                             (of_columns ? ranges_text(part.columns) : ""));
     }
     bool const is_vector = !all.whole.find(tensor, block_of(tensor)).is_matrix;
     if (is_vector && !columns.empty() && columns.back().parts == column.parts)
@@ -238,7 +261,8 @@ std::string sums_text(TensorRanks const& all) {
     case SliceExchange::sum:
       text += fmt::format("{} = 4 L + 2 for L = {}. A sum has n h = {} x {} values: n rows of h channels{}.\n",
                           plural(one.times, "sum"), plural(all.model.layers, "block"), all.shape.rows(),
-                          all.model.channels, shares_positions ? ", of which a rank gets its own" : "");
+                          all.model.channels / options_of(all).slices.feature_parts,
+                          shares_positions ? ", of which a rank gets its own" : "");
       break;
     case SliceExchange::loss_maximum:
     case SliceExchange::loss_sums:
@@ -247,35 +271,52 @@ std::string sums_text(TensorRanks const& all) {
     case SliceExchange::gather:
     case SliceExchange::gather_again:
     case SliceExchange::norm_sums: break; // of shared positions, below
+    case SliceExchange::qkv:
+    case SliceExchange::hidden:
+    case SliceExchange::heads:
+    case SliceExchange::logits:
+    case SliceExchange::feature_sums: break; // of shared features
     }
-  text += fmt::format("The loss needs small ones: {} per row, however many channels there are.\n", others);
+  if (!others.empty())
+    text += fmt::format("The loss needs small ones: {} per row, however many channels there are.\n", others);
+  if (options_of(all).slices.cut_features())
+    text +=
+        "Products that read channels of the residual stream leave a sum over the ranks that share them, and a layer "
+        "norm needs\nsums over them, too.\n";
   return shares_positions ? text + gathers_text(exchanges) : text;
 }
 
 } // namespace
 
-GptConfig small_model_of(Rank ranks, PositionsOfRanks positions) {
-  Index const of_all = 8, of_rank = (of_all + ranks - 1) / ranks;
+GptConfig small_model_of(Rank ranks, PositionsOfRanks positions, Rank features) {
+  Index const of_all = 8, of_rank = (of_all + ranks - 1) / ranks, slices = ranks / features;
   return {.layers = 1,
-          .heads = ranks,
+          .heads = slices,
           .channels = 2 * ranks,
           .context = positions == PositionsOfRanks::shared ? of_rank * ranks : of_all,
-          .vocab = 8 * ranks,
+          .vocab = 8 * slices,
           .vocab_multiple = 1};
 }
 
-TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks positions) {
+TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks positions, Rank features) {
   bool const shared = positions == PositionsOfRanks::shared;
   TRAINSTONE_REQUIRE_INPUT(!shared || model.context % ranks == 0, "{} do not divide the {} of a sample",
                            plural(ranks, "tensor rank"), plural(model.context, "position"));
-  GptConfig const padded = model.in_slices(ranks);
+  Rank const slices = ranks / features;
+  TRAINSTONE_REQUIRE(slices * features == ranks, "{} ranks in {} parts", ranks, features);
+  GptConfig const padded = model.in_slices(slices);
   TensorRanks all{padded, {.batch = 1, .sequence = model.context}, ParameterTable(padded, 1), {}, {}};
-  ParallelConfig const parallel{.tensor = ranks};
+  ParallelConfig const parallel{.tensor = slices, .features = features};
   for (Rank rank = 0; rank < ranks; ++rank) {
-    GptOptions const options{.slices = {.blocks = ranks, .ranks = ranks, .rank = rank}, .sequence_parallel = shared};
+    GptOptions const options{.slices = {.blocks = slices,
+                                        .ranks = slices,
+                                        .rank = rank % slices,
+                                        .feature_parts = features,
+                                        .feature_part = rank / slices},
+                             .sequence_parallel = shared};
     all.tables.emplace_back(padded, 1, options.slices);
     all.plans.push_back(make_shard_plan(parallel, {}, {}, {}, all.tables.back(), Topology::one_node(ranks), rank, 1,
-                                        options, {all.shape, padded.channels}));
+                                        options, {all.shape, padded.channels, padded.padded_vocab()}));
   }
   return all;
 }

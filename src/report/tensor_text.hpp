@@ -16,7 +16,7 @@
 
 namespace trainstone {
 
-/// Ranks that share every layer of a model. Each has one slice. A step has one micro-batch.
+/// Ranks that share every layer of a model, perhaps as a grid. Each has one slice. A step has one micro-batch.
 struct TensorRanks {
   GptConfig model;
   MicroBatchShape shape; ///< of the micro-batch
@@ -32,12 +32,14 @@ enum class PositionsOfRanks { all, shared };
 
 /// A GPT of one block so small that its numbers can be followed, with a head for every rank, and as many positions for
 /// each if they share them.
-GptConfig small_model_of(Rank ranks, PositionsOfRanks positions = PositionsOfRanks::all);
+/// \param[in] features  of these ranks so many share the features of the residual stream, the others slices
+GptConfig small_model_of(Rank ranks, PositionsOfRanks positions = PositionsOfRanks::all, Rank features = 1);
 
 /// The micro-batch is one sample of all positions.
 /// \param[in] model  its token table is padded so that the ranks can share it
 /// \throws InputError   if the ranks do not divide the heads, or the positions, if they share them
-TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks positions = PositionsOfRanks::all);
+TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks positions = PositionsOfRanks::all,
+                         Rank features = 1);
 
 /// The rows and columns of a whole tensor that a rank has, without gaps where ranges touch. The elements of a vector
 /// count as rows.

@@ -51,7 +51,7 @@ public:
     if (one.act == Act::forward || one.act == Act::recompute || one.act == Act::backward)
       kind.part = m_parts[one.subject].kind;
     if (one.act == Act::recompute) kind.how = m_parts.recompute(m_parts[one.subject]);
-    bool const is_shared = m_parts.options().slices.are_shared(); // other pieces follow from buckets
+    bool const is_shared = m_parts.options().slices.have_sharers(); // other pieces follow from buckets
     if (computes(one.act) && is_shared) kind.piece = one.piece;
     auto& [sum, count] = m_step[kind];
     sum += seconds;
@@ -219,6 +219,7 @@ RunConfig measured_training(RunConfig const& config) {
   training.parallel.tensor_keep_gathered = config.parallel.tensor_keep_gathered;
   training.parallel.tensor_row_chunks = config.parallel.tensor_row_chunks;
   training.tensor_ranks_alone = config.parallel.tensor;
+  training.feature_ranks_alone = config.parallel.features;
   training.comm.buffers = config.comm.buffers;
   training.kernels = config.kernels;
   return training;

@@ -194,7 +194,7 @@ void Trainer::add_up_losses(PlayedStep& played) {
   bool const has_requests = played.step > 0;
   std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);
   bool const counts = m_plan->computes() && // the other ranks of a tensor group have the same
-                      m_plan->parallel.layout.mesh.index(Axis::tensor, m_plan->rank) == 0;
+                      m_plan->parallel.layout.mesh.leads_sharers(m_plan->rank);
   for (Index micro_batch = 0; counts && micro_batch < m_plan->accumulation; ++micro_batch)
     values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
         played.losses[static_cast<std::size_t>(micro_batch)];

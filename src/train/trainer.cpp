@@ -29,7 +29,7 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
 GptOptions const& options_of(RunPlan const& plan) { return plan.parallel.parts.options(); }
 
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory, ShardedEngine& engine) {
-  bool const exchanges = plan.parallel.layout.mesh.tensor > 1;
+  bool const exchanges = plan.parallel.layout.mesh.shares_layers();
   Arena arena(memory.bytes()), exchanged = exchanges ? engine.exchanged_memory() : Arena();
   Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.computed_stage(),
                   plan.activation_copies(), exchanges ? &exchanged : nullptr);
@@ -113,13 +113,14 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
   for (PinnedMemory const* pinned : {&m_pinned_memory, &m_mirrors})
     TRAINSTONE_REQUIRE(pinned->used() == pinned->capacity(), "{} of {} planned pinned bytes are used", pinned->used(),
                        pinned->capacity());
-  if (plan.parallel.layout.mesh.tensor > 1)
+  if (plan.parallel.layout.mesh.shares_layers())
     m_engine.prepare_exchanges(exchanged_vectors(m_model, plan.parallel.tensor));
   if (plan.parallel.pipeline.has_stages()) m_engine.prepare_messages(stage_buffers(m_model, plan.parallel.pipeline));
   if (fellows) m_answer = {Segment{publication_after_update(plan.parallel)}};
   if (fellows && plan.parallel.layout.serves())
     m_program.update = {Segment{{{.act = Act::update}}}}; // it answers apart
-  if (config.tensor_ranks_alone > 1) clear_activations(); // nobody brings the rows of others
+  if (config.tensor_ranks_alone * config.feature_ranks_alone > 1)
+    clear_activations(); // nobody brings the rows of others
   set_initial_parameters();
 }
 

@@ -62,6 +62,45 @@ TEST_CASE("the slices of all tensor ranks are the whole, once, with the same ini
   }
 }
 
+TEST_CASE("the parts of a grid of tensor ranks are the whole, once, with the same initial values", "[model]") {
+  auto const [x, y] = GENERATE(std::pair<Index, Index>{1, 2}, std::pair<Index, Index>{2, 2},
+                               std::pair<Index, Index>{4, 3}, std::pair<Index, Index>{2, 12});
+  ParameterTable const whole(model, 1);
+  Index sections = 0;
+  for (Index group = 0; group < std::ssize(whole.groups()); ++group) {
+    ParameterGroup const& entry = whole.groups()[static_cast<std::size_t>(group)];
+    std::vector<float> const expected = values_of(whole, group);
+    int wrong = 0;
+    std::vector<int> seen(static_cast<std::size_t>(entry.size), 0);
+    for (Index rank = 0; rank < x * y; ++rank) {
+      ParameterTable const table(model, 1, {x, x, rank % x, y, rank / x});
+      CHECK(table.model_parameters() == whole.model_parameters());
+      sections = table.model_sections();
+      std::vector<float> const values = values_of(table, group);
+      ParameterGroup const& here = table.groups()[static_cast<std::size_t>(group)];
+      for_each_run(table, group, {0, here.padded}, [&](ParameterRun const& run) {
+        Index const begin = whole.find(run.tensor.tensor, run.tensor.block).offset - entry.offset + run.in_whole;
+        bool const counts = (run.tensor.split.cuts() || rank % x == 0) && (run.tensor.features.cuts() || rank / x == 0);
+        if (x > 1) CHECK((run.tensor.features.cuts() || run.tensor.split.cuts()));
+        for (Index i = 0; i < run.size; ++i) {
+          auto const place = static_cast<std::size_t>(begin + i);
+          seen[place] += counts ? 1 : 0;
+          wrong += values[static_cast<std::size_t>(run.in_group + i)] == expected[place] ? 0 : 1;
+        }
+      });
+      for (ParameterSection const& section : here.sections) {
+        CHECK(section.elements.begin % 256 == 0);
+        CHECK(section.number < sections);
+      }
+    }
+    CHECK(seen == std::vector<int>(seen.size(), 1));
+    CHECK(wrong == 0);
+  }
+  // token table: slices and parts; positions and final norm: parts; a block: parts, slices (biases), both
+  Index const slices = x == 1 ? 0 : x;
+  CHECK(sections == (x == 1 ? y : x * y) + 2 * y + model.layers * (x == 1 ? 1 + y : y + slices + x * y));
+}
+
 TEST_CASE("the walk begins and ends anywhere: its runs are those of the whole group", "[model]") {
   ParameterTable const table(model, 1, {4, 2, 1});
   std::map<Index, std::pair<Index, Tensor>> all; // by place in the group

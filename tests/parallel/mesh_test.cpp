@@ -12,7 +12,7 @@ using namespace trainstone;
 
 namespace {
 
-constexpr Mesh mesh{.tensor = 2, .shard = 3, .replica = 4, .pipeline = 5};
+constexpr Mesh mesh{.tensor = 2, .features = 3, .shard = 3, .replica = 4, .pipeline = 5};
 
 using Indices = std::map<Axis, Rank>;
 
@@ -22,9 +22,13 @@ std::vector<Indices> counted_indices() {
   for (Rank stage = 0; stage < 5; ++stage)
     for (Rank replica = 0; replica < 4; ++replica)
       for (Rank member = 0; member < 3; ++member)
-        for (Rank tensor = 0; tensor < 2; ++tensor)
-          ranks.push_back(
-              {{Axis::tensor, tensor}, {Axis::shard, member}, {Axis::replica, replica}, {Axis::pipeline, stage}});
+        for (Rank part = 0; part < 3; ++part)
+          for (Rank tensor = 0; tensor < 2; ++tensor)
+            ranks.push_back({{Axis::tensor, tensor},
+                             {Axis::features, part},
+                             {Axis::shard, member},
+                             {Axis::replica, replica},
+                             {Axis::pipeline, stage}});
   return ranks;
 }
 
@@ -41,15 +45,16 @@ std::vector<Rank> counted_line(std::vector<Indices> const& ranks, Axis axis, std
 
 } // namespace
 
-TEST_CASE("a mesh with four axes numbers its ranks as nested loops do, tensor ranks as neighbours",
+TEST_CASE("a mesh with five axes numbers its ranks as nested loops do, tensor ranks as neighbours",
           "[parallel][mesh]") {
   std::vector<Indices> const counted = counted_indices();
-  REQUIRE(mesh.ranks() == 120);
+  REQUIRE(mesh.ranks() == 360);
   REQUIRE(std::ssize(counted) == mesh.ranks());
   CHECK(mesh.members(Axis::tensor, 0) == std::vector<Rank>{0, 1});
-  CHECK(mesh.members(Axis::shard, 1) == std::vector<Rank>{1, 3, 5});
-  CHECK(mesh.members(Axis::replica, 119) == std::vector<Rank>{101, 107, 113, 119});
-  CHECK(mesh.members(Axis::pipeline, 7) == std::vector<Rank>{7, 31, 55, 79, 103});
+  CHECK(mesh.members(Axis::features, 1) == std::vector<Rank>{1, 3, 5});
+  CHECK(mesh.members(Axis::shard, 1) == std::vector<Rank>{1, 7, 13});
+  CHECK(mesh.members(Axis::replica, 359) == std::vector<Rank>{305, 323, 341, 359});
+  CHECK(mesh.members(Axis::pipeline, 7) == std::vector<Rank>{7, 79, 151, 223, 295});
   for (std::size_t number = 0; number < counted.size(); ++number) {
     auto const rank = static_cast<Rank>(number);
     INFO("rank " << rank);
@@ -92,7 +97,7 @@ TEST_CASE("the data ranks are those of the shard and the replica axis", "[parall
     ++ranks_of_data[data];
   }
   CHECK(std::ssize(ranks_of_data) == mesh.data());
-  for (auto const& [data, ranks] : ranks_of_data) CHECK(ranks == 2 * 5);
+  for (auto const& [data, ranks] : ranks_of_data) CHECK(ranks == 2 * 3 * 5);
   constexpr Mesh of_data{.shard = 3, .replica = 4};
   for (Rank rank = 0; rank < of_data.ranks(); ++rank) CHECK(of_data.data_index(rank) == rank);
 }

@@ -127,6 +127,25 @@ TEST_CASE("tensor ranks that do not divide the heads, or the positions that they
   CHECK_THROWS_AS(tensor_ranks(small_model_of(3), 3, PositionsOfRanks::shared), InputError);
 }
 
+TEST_CASE("a rank of a grid has rows of one axis and columns of the other one", "[report][tensor][grid]") {
+  PositionsOfRanks const on_all = PositionsOfRanks::all;
+  TensorRanks const all = tensor_ranks(small_model_of(4, on_all, 2), 4, on_all, 2); // 8 channels, 2 heads
+  CHECK(held_part(all, Tensor::qkvw, 3).rows == std::vector<Range>{{4, 8}, {12, 16}, {20, 24}});
+  CHECK(held_part(all, Tensor::qkvw, 3).columns == std::vector<Range>{{4, 8}});
+  CHECK(held_part(all, Tensor::qkvw, 1).columns == std::vector<Range>{{0, 4}});
+  CHECK(held_part(all, Tensor::attprojw, 2).rows == std::vector<Range>{{4, 8}});
+  CHECK(held_part(all, Tensor::attprojw, 2).columns == std::vector<Range>{{0, 4}});
+  CHECK(held_part(all, Tensor::qkvb, 3).rows == std::vector<Range>{{4, 8}, {12, 16}, {20, 24}});
+  CHECK(held_part(all, Tensor::ln1w, 3).rows == std::vector<Range>{{4, 8}});
+  CHECK(held_part(all, Tensor::wpe, 2).columns == std::vector<Range>{{4, 8}});
+  std::string const text = tensor_text(all);
+  for (char const* const words :
+       {"They form a grid: 2 share slices of every layer, 2 share the channels", "queries, keys and values",
+        "hidden layer", "6 sums = 4 L + 2 for L = 1 block. A sum has n h = 8 x 4 values", "sums over the features here",
+        "heads, columns"})
+    CHECK_THAT(text, ContainsSubstring(words));
+}
+
 TEST_CASE("one tensor rank brings nothing together", "[report][tensor]") {
   std::string const text = tensor_text(tensor_ranks(small_model_of(1), 1));
   CHECK_THAT(text, ContainsSubstring("1 tensor rank has all of every layer\n"));

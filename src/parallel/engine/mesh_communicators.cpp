@@ -8,7 +8,7 @@ MeshCommunicators::MeshCommunicators(Communicator const& world, Mesh const& mesh
   for (Axis const axis : axes)
     if (is_data_axis(axis) || mesh.size(axis) > 1)
       m_lines[static_cast<std::size_t>(axis)].emplace(world.split(mesh.colour(axis, world.rank())));
-  if (mesh.tensor * mesh.pipeline > 1) m_model.emplace(world.split(mesh.data_index(world.rank())));
+  if (mesh.sharers() * mesh.pipeline > 1) m_model.emplace(world.split(mesh.data_index(world.rank())));
 }
 
 std::optional<Communicator> MeshCommunicators::split(StagePair const& stages) {

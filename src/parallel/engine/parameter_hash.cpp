@@ -30,24 +30,27 @@ bool hash_adds_up_shares(StateLayout const& layout) {
 struct HashSums {
   std::uint64_t counted = 0; ///< of what this rank counts
   std::uint64_t table = 0;   ///< of the token table, less its copy's
-  std::uint64_t uncut = 0;   ///< of what all ranks of a tensor group have
+  std::uint64_t uncut = 0;   ///< of what all ranks that share slices have
+  std::uint64_t whole = 0;   ///< of what all ranks that share features have
   std::uint64_t served = 0;  ///< of the parameters of dedicated servers
 
   HashSums& operator+=(HashSums const& other) {
     counted += other.counted;
     table += other.table;
     uncut += other.uncut;
+    whole += other.whole;
     served += other.served;
     return *this;
   }
 };
 
-/// Those that the ranks of an axis add up: the second one with stages, the third one with tensor ranks. These compare
+/// Those that the ranks of an axis add up: the second one with stages, the next ones with tensor ranks. These compare
 /// theirs.
 std::vector<std::uint64_t HashSums::*> sums_over(Axis axis, Mesh const& mesh) {
   std::vector<std::uint64_t HashSums::*> sums{&HashSums::counted};
   if (mesh.pipeline > 1) sums.push_back(&HashSums::table);
   if (mesh.tensor > 1 && axis != Axis::tensor) sums.push_back(&HashSums::uncut);
+  if (mesh.features > 1 && axis != Axis::features) sums.push_back(&HashSums::whole);
   if (mesh.servers > 0) sums.push_back(&HashSums::served);
   return sums;
 }
@@ -94,8 +97,9 @@ HashSums sums_of(ShardedEngine const& engine, Index group, Range const& part, st
     std::uint64_t const hash = hash_of(section, part, values);
     if (layout.counts(group, section)) sums.counted += hash;
     if (has_copy) sums.table += layout.counts(group) ? hash : -hash;
-    bool const is_shared = layout.mesh.tensor > 1 && section.slice == ParameterSection::whole;
-    if (is_shared && layout.counts(group)) sums.uncut += hash;
+    if (!layout.counts(group)) continue;
+    if (!section.is_of_slice() && layout.counts_cut(section.is_of_part(), Axis::features)) sums.uncut += hash;
+    if (!section.is_of_part() && layout.counts_cut(section.is_of_slice(), Axis::tensor)) sums.whole += hash;
   }
   return sums;
 }
@@ -118,7 +122,8 @@ GroupHash hash_here(ExecutionSpace const& exec, ShardedEngine const& engine, Ind
       whole.insert(whole.end(), read.begin(), read.end());
     });
     HashSums master = sums_of(engine, group, share, whole);
-    for (auto const sum : {&HashSums::counted, &HashSums::table, &HashSums::uncut}) master.*sum *= master_factor;
+    for (auto const sum : {&HashSums::counted, &HashSums::table, &HashSums::uncut, &HashSums::whole})
+      master.*sum *= master_factor;
     hash.shares += master;
   }
   return hash;
@@ -149,7 +154,8 @@ ParameterHash hash_parameters(ExecutionSpace const& exec, ShardedEngine& engine)
     if (axis == Axis::shard) sums += whole;
   }
   if (layout.serves()) sums.counted += sums.served; // as workers count what they have pulled
-  return {sums.counted, sums.table == 0, sums.uncut};
+  Mesh const& mesh = layout.mesh;
+  return {sums.counted, sums.table == 0, mesh.tensor > 1 ? sums.uncut : 0, mesh.features > 1 ? sums.whole : 0};
 }
 
 Traffic parameter_hash_traffic(StateLayout const& layout) {

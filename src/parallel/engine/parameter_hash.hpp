@@ -13,8 +13,8 @@ namespace trainstone {
 struct ParameterHash {
   std::uint64_t value;
   bool copies_agree;   ///< the two copies of the token table, on the first and the last of several stages
-  std::uint64_t uncut; ///< as `value`, of the tensors that every rank of a tensor group has, on this rank's; of one
-                       ///< tensor rank 0
+  std::uint64_t uncut; ///< as `value`, of the tensors that all ranks that share slices have, on this rank's; of one 0
+  std::uint64_t whole; ///< the same of ranks that share features
 };
 
 /// The value is the sum, modulo 2^64, of the XXH3 of every block of 256 elements of every section of the whole model.

@@ -21,6 +21,7 @@ std::vector<std::int64_t> values_compared(ParameterHash const& hash, Mesh const&
   };
   add(hash.value);
   if (mesh.tensor > 1) add(hash.uncut);
+  if (mesh.features > 1) add(hash.whole);
   if (mesh.pipeline > 1) values.push_back(hash.copies_agree ? 0 : 1);
   return values;
 }
@@ -40,12 +41,14 @@ ReplicaComparison compare_replicas(ExecutionSpace const& exec, Communicator& com
 std::string describe_replicas(Communicator const& communicator, ReplicaComparison const& compared) {
   std::vector<std::uint64_t> const hashes = all_gather_values(communicator, compared.hash.value);
   std::vector<std::uint64_t> const uncut = all_gather_values(communicator, compared.hash.uncut);
+  std::vector<std::uint64_t> const whole = all_gather_values(communicator, compared.hash.whole);
   std::vector<char> const agree = all_gather_values(communicator, static_cast<char>(compared.hash.copies_agree));
   std::vector<std::string> texts;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
     texts.push_back(
-        fmt::format("hash {:016x}{}{}", hashes[rank],
+        fmt::format("hash {:016x}{}{}{}", hashes[rank],
                     uncut[rank] == 0 ? "" : fmt::format(", of tensors that are not cut {:016x}", uncut[rank]),
+                    whole[rank] == 0 ? "" : fmt::format(", of tensors with all features {:016x}", whole[rank]),
                     agree[rank] != 0 ? "" : ", first and last stage differ in the token table"));
   return ranks_by_text(texts);
 }

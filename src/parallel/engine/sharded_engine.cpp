@@ -87,8 +87,8 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));
   add_exchanges(m_communicators.front(), buffers);
-  if (m_layout->mesh.tensor > 1)
-    m_tensor.emplace(m_exec, m_communication, communicators().of(Axis::tensor), m_queue, ledger, plan, buffers, pinned);
+  if (m_layout->mesh.shares_layers())
+    m_tensor.emplace(m_exec, m_communication, communicators(), m_queue, ledger, plan, buffers, pinned);
   if (plan.pipeline.has_stages()) connect_stages(buffers, pinned);
 }
 

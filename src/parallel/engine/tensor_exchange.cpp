@@ -27,16 +27,17 @@ Vector<double> like(Vector<double> const&, Vector<std::byte> memory) {
 
 } // namespace
 
-TensorExchange::TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator& line,
-                               ExecutionQueue& queue, MemoryLedger& ledger, ShardPlan const& plan, Arena& buffers,
-                               PinnedMemory& pinned)
+TensorExchange::TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication,
+                               MeshCommunicators& communicators, ExecutionQueue& queue, MemoryLedger& ledger,
+                               ShardPlan const& plan, Arena& buffers, PinnedMemory& pinned)
     : m_exec(exec),
       m_communication(communication),
-      m_line(&line),
+      m_communicators(&communicators),
       m_queue(&queue),
       m_plan(&plan),
-      m_memory(exec, plan.tensor.sharers() ? &line : nullptr, ledger, MemoryCategory::activations,
-               "exchanged activations", Storage::fp32, static_cast<Index>(plan.tensor.memory_bytes / sizeof(float))) {
+      m_memory(exec, plan.tensor.sharers() ? &communicators.of(*plan.tensor.sharers()) : nullptr, ledger,
+               MemoryCategory::activations, "exchanged activations", Storage::fp32,
+               static_cast<Index>(plan.tensor.memory_bytes / sizeof(float))) {
   for (auto const& [exchange, planned] : plan.tensor.exchanges)
     for (Index number = 0; number < planned.chunks; ++number) {
       Chunk const chunk{exchange, number};
@@ -53,7 +54,7 @@ void TensorExchange::prepare(ExchangedVectors const& model) {
     auto const prepare = [&](auto const& data) {
       for (Index number = 0; number < planned.chunks; ++number) {
         Chunk const chunk{exchange, number};
-        m_exchanges.try_emplace(chunk, m_communication, *m_line,
+        m_exchanges.try_emplace(chunk, m_communication, m_communicators->of(planned.collective.axis),
                                 schedule_of(planned.collective, layout.mesh, layout.rank), operation,
                                 part_of(data, number, planned.chunks), like(data, m_scratch.at(chunk)),
                                 ExecutionOptions{.segment = m_memory.segment(),

@@ -9,6 +9,7 @@
 #include "core/memory.hpp"
 #include "core/views.hpp"
 #include "model/activations.hpp"
+#include "parallel/engine/mesh_communicators.hpp"
 #include "parallel/engine/state_memory.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/instruction.hpp"
@@ -27,10 +28,10 @@ class TensorExchange {
 public:
   /// \param[in] exec           instance of the kernels that make and read what is brought together
   /// \param[in] communication  instance of the collectives
-  /// \param[in] line           of this rank's tensor group
+  /// \param[in] communicators  of the mesh: tensor ranks form lines
   /// Takes its part of engine_buffers(plan) from `buffers`, and of engine_pinned_buffers(plan) from `pinned`.
-  /// Collective over the line; everything referred to must outlive the object.
-  TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, Communicator& line,
+  /// Collective over the tensor group; everything referred to must outlive the object.
+  TensorExchange(ExecutionSpace const& exec, ExecutionSpace const& communication, MeshCommunicators& communicators,
                  ExecutionQueue& queue, MemoryLedger& ledger, ShardPlan const& plan, Arena& buffers,
                  PinnedMemory& pinned);
   TensorExchange(TensorExchange const&) = delete;
@@ -53,7 +54,7 @@ private:
   }
 
   ExecutionSpace m_exec, m_communication;
-  Communicator* m_line;
+  MeshCommunicators* m_communicators;
   ExecutionQueue* m_queue;
   ShardPlan const* m_plan;
   StateMemory m_memory;

@@ -102,8 +102,10 @@ struct ParallelConfig {
   std::int64_t prefetch = 1;                 ///< units of parameters that are gathered ahead
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
-  std::int64_t tensor = 1;                ///< ranks that share every layer
-  std::int64_t tensor_blocks = 0;         ///< slices of every layer; 0: as many as ranks share it
+  std::int64_t tensor = 1;                          ///< ranks that share every layer
+  std::int64_t features = 1;                        ///< ranks that share the features of the residual stream
+  std::array<std::int64_t, 3> tensor_grid{1, 1, 1}; ///< as a deck gives it: `tensor`, `features`, and shard_group
+  std::int64_t tensor_blocks = 0;                   ///< slices of every layer; 0: as many as ranks share it
   bool sequence = false;                  ///< tensor ranks share the positions of every sample outside of products
   bool tensor_keep_gathered = false;      ///< and keep for backward what they gather forward
   std::int64_t tensor_row_chunks = 1;     ///< in which tensor ranks add up what blocks compute
@@ -119,6 +121,7 @@ struct ParallelConfig {
   std::string offload_folder = {};                   ///< of files; empty: the system's for such files
   DirectIo direct_io = DirectIo::automatic;          ///< of files
 
+  bool has_grid() const { return tensor_grid != std::array<std::int64_t, 3>{1, 1, 1}; }
   /// Slices of every layer.
   constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }
   /// Factor on the learning rate of a push of one of so many workers.

@@ -5,7 +5,7 @@
 namespace trainstone {
 
 Rank Mesh::size(Axis axis) const {
-  std::array<Rank, axes.size()> const sizes{tensor, shard, replica, pipeline};
+  std::array<Rank, axes.size()> const sizes{tensor, features, shard, replica, pipeline};
   return sizes[static_cast<std::size_t>(axis)];
 }
 
@@ -26,9 +26,12 @@ std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
 
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
   auto const divisor = [](Index wanted, Index of) { return wanted > 1 && of % wanted == 0 ? wanted : 1; };
-  Index const stages = divisor(parallel.pipeline, ranks), tensor = divisor(parallel.tensor, ranks / stages);
-  Mesh mesh{.tensor = static_cast<Rank>(tensor), .pipeline = static_cast<Rank>(stages)};
-  auto const data = static_cast<Rank>(ranks / stages / tensor);
+  Index const stages = divisor(parallel.pipeline, ranks), tensor = divisor(parallel.tensor, ranks / stages),
+              features = divisor(parallel.features, ranks / stages / tensor);
+  Mesh mesh{.tensor = static_cast<Rank>(tensor),
+            .features = static_cast<Rank>(features),
+            .pipeline = static_cast<Rank>(stages)};
+  auto const data = static_cast<Rank>(ranks / stages / mesh.sharers());
   StateSharers const sharers = row_of(parallel.strategy).sharers;
   if (has_dedicated_servers(parallel) && parallel.servers >= 1 && parallel.servers < data) {
     mesh.shard = data;

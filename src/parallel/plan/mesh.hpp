@@ -14,19 +14,23 @@ namespace trainstone {
 
 /// Fastest first: the ranks of a tensor group are neighbours, pipeline stages lie furthest apart.
 enum class Axis {
-  tensor,   ///< ranks that share the work of every layer, on the same data
+  tensor,   ///< ranks that share the slices of every layer (TensorSlices), on the same data
+  features, ///< ranks that share the features of the residual stream, on the same data
   shard,    ///< ranks that share one copy of what is sharded, each with its own data, and dedicated servers with none
   replica,  ///< ranks that hold the same shard, each with its own data
   pipeline, ///< ranks that share out the layers
 };
 
-inline constexpr std::array<Axis, 4> axes{Axis::tensor, Axis::shard, Axis::replica, Axis::pipeline};
+inline constexpr std::array<Axis, 5> axes{Axis::tensor, Axis::features, Axis::shard, Axis::replica, Axis::pipeline};
 
 /// Whether those ranks of a line that have data have different data.
 constexpr bool is_data_axis(Axis axis) { return axis == Axis::shard || axis == Axis::replica; }
 
+/// Whether the ranks of a line compute the same layers of the same data together.
+constexpr bool is_layer_axis(Axis axis) { return axis == Axis::tensor || axis == Axis::features; }
+
 /// The axes whose ranks share out the model, in the order in which they add up what each has of it.
-inline constexpr std::array model_axes{Axis::tensor, Axis::pipeline};
+inline constexpr std::array model_axes{Axis::tensor, Axis::features, Axis::pipeline};
 
 /// Two stages of a pipeline, the lower one first.
 struct StagePair {
@@ -36,15 +40,22 @@ struct StagePair {
   bool operator==(StagePair const&) const = default;
 };
 
-/// Rank = tensor index + tensor x (shard index + shard x (replica index + replica x pipeline index)).
+/// Rank = tensor index + tensor x (features index + features x (shard index + shard x (replica index + replica x
+/// pipeline index))).
 struct Mesh {
-  Rank tensor = 1;   ///< ranks of a tensor group
+  Rank tensor = 1;   ///< ranks that share the slices of every layer
+  Rank features = 1; ///< ranks that share the features of the residual stream
   Rank shard = 1;    ///< F: ranks of a shard group
   Rank replica = 1;  ///< R: shard groups that hold the same
   Rank pipeline = 1; ///< stages
   Rank servers = 0;  ///< the last ranks of the shard axis: they have no data, and run no part of the model
 
-  Rank ranks() const { return tensor * shard * replica * pipeline; }
+  Rank ranks() const { return sharers() * shard * replica * pipeline; }
+  /// The ranks that share every layer: a tensor group.
+  Rank sharers() const { return tensor * features; }
+  bool shares_layers() const { return sharers() > 1; }
+  /// Whether it is the first rank of its tensor group, which counts what all of them have.
+  bool leads_sharers(Rank rank) const { return rank % sharers() == 0; }
   Rank size(Axis axis) const;
   /// The index of a rank on an axis.
   Rank index(Axis axis, Rank rank) const { return rank / stride(axis) % size(axis); }

@@ -36,7 +36,7 @@ PlannedCollective planned_collective(AlgorithmChoice const& choice, Axis axis, T
     return {axis, even_problem(collective, elements, line, 0, choice.servers),
             in_tree ? Algorithm::ordered : Algorithm::direct};
   }
-  AlgorithmKey const* const key = find_algorithm_key(collective, axis == Axis::tensor);
+  AlgorithmKey const* const key = find_algorithm_key(collective, is_layer_axis(axis));
   TRAINSTONE_REQUIRE(key, "no key names an algorithm of {}", to_string(collective));
   Algorithm const algorithm = choice.of(*key);
   auto const problem_for = [&](Algorithm one) {

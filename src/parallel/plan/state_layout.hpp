@@ -63,14 +63,18 @@ struct StateLayout {
            groups[static_cast<std::size_t>(group)].number != token_table_group;
   }
 
-  /// The same of a section of a group, and of a tensor. What no slice cuts is on all ranks of a tensor group, of which
-  /// the first one counts it.
+  /// The same of a section of a group, and of a tensor. What no slice cuts is on all ranks that share slices, of which
+  /// the first one counts it. So it is with the features.
   bool counts(Index group, ParameterSection const& section) const {
-    return counts(group) && counts_slice(section.slice != ParameterSection::whole);
+    return counts(group) && counts_cut(section.is_of_slice(), Axis::tensor) &&
+           counts_cut(section.is_of_part(), Axis::features);
   }
   bool counts(Index group, ParameterTensor const& tensor) const {
-    return counts(group) && counts_slice(tensor.split.of != Split::Of::nothing);
+    return counts(group) && counts_cut(tensor.split.cuts(), Axis::tensor) &&
+           counts_cut(tensor.features.cuts(), Axis::features);
   }
+  /// Whether this rank counts, on an axis of ranks that share layers, what these ranks have a part of each, or all.
+  bool counts_cut(bool is_cut, Axis axis) const { return is_cut || mesh.index(axis, rank) == 0; }
 
   /// This rank's share of a group, counted from the group's begin; and where it lies in a vector of all its shares.
   Range share(Index group) const { return ownership.share(group, member()); }
@@ -88,9 +92,6 @@ struct StateLayout {
   /// tree over all micro-batches.
   Index micro_batch(Index own) const { return micro_batch(own, rank); }
   Index micro_batch(Index own, Rank of) const;
-
-private:
-  bool counts_slice(bool is_cut) const { return is_cut || mesh.index(Axis::tensor, rank) == 0; }
 };
 
 } // namespace trainstone

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the ranks of a tensor group bring together while they compute: sums and maxima over slices of the model, and
-// rows if they share positions. Owns the collectives. A plain value. Does not know when a step needs them
-// (parallel/program/passes.hpp).
+// What the ranks of a tensor group bring together while they compute: sums and maxima over slices of the model, sums
+// over features, and rows if they share positions. Owns the collectives. A plain value. Does not know when a step needs
+// them (parallel/program/passes.hpp).
 
 #include "comm/execution/pieces.hpp"
 #include "model/activation_plan.hpp"
@@ -18,13 +18,17 @@
 
 namespace trainstone {
 
-/// The residual stream of a micro-batch: (N, C), of which ranks that share positions have some rows.
+/// The residual stream of a micro-batch, (N, C), and its logits, (N, Vp). Ranks that share positions have some rows,
+/// and ranks that share features some columns.
 struct StreamShape {
   MicroBatchShape rows = {};
   Index channels = 0;
+  Index vocab = 0; ///< Vp; read where ranks share features
 
-  Index elements() const { return rows.rows() * channels; }
-  Index own_elements(GptOptions const& options) const { return own_rows(rows, options).rows() * channels; }
+  Index own_channels(GptOptions const& options) const { return channels / options.slices.feature_parts; }
+  /// All rows; those of this rank.
+  Index elements(GptOptions const& options) const { return rows.rows() * own_channels(options); }
+  Index own_elements(GptOptions const& options) const { return own_rows(rows, options).rows() * own_channels(options); }
 };
 
 struct PlannedExchange {
@@ -35,7 +39,7 @@ struct PlannedExchange {
 };
 
 struct TensorPlan {
-  /// Empty: one rank has all slices.
+  /// Empty: one rank has all of every layer.
   std::map<SliceExchange, PlannedExchange> exchanges = {};
   std::uint64_t memory_bytes = 0; ///< that exchanges work in: ActivationSet::exchanged
 

@@ -78,6 +78,32 @@ Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Ind
                                : "legal values: " + legal);
 }
 
+/// "[2, 4, 1]"
+std::string grid_text(ParallelConfig const& parallel) {
+  return fmt::format("[{}, {}, {}]", parallel.tensor, parallel.features, parallel.tensor_grid[2]);
+}
+
+/// Of ranks that share features.
+Found features_problem(ParallelConfig const& parallel, GptConfig const& model) {
+  char const* const key = "parallel.tensor_grid";
+  auto const found = [&](std::string const& reason) {
+    return problem(key, "parallel.tensor_grid = {}: {}", grid_text(parallel), reason);
+  };
+  if (model.channels % parallel.features != 0)
+    return found(fmt::format("{} ranks cannot share model.channels = {} features; nearest legal values of y: {}",
+                             parallel.features, model.channels, nearest_divisors(model.channels, parallel.features)));
+  if (parallel.reduction == ReductionMode::ordered)
+    return found("sums over features depend on y, which parallel.reduction = \"ordered\" does not take; legal values: "
+                 "y = 1, or parallel.reduction = \"fast\"");
+  if (parallel.sequence)
+    return found("parallel.sequence = true shares positions, and y > 1 features; legal values: y = 1, or "
+                 "parallel.sequence = false");
+  if (parallel.slices() != parallel.tensor)
+    return found(fmt::format("with y > 1 a rank has one slice; legal values: y = 1, or parallel.tensor_blocks = {}",
+                             parallel.tensor));
+  return std::nullopt;
+}
+
 /// A chunk has whole samples if ranks share positions: of each sample a rank has some.
 Found row_chunks_problem(ParallelConfig const& parallel, MicroBatchShape shape) {
   Index const parts = parallel.sequence ? shape.batch : shape.rows(), chunks = parallel.tensor_row_chunks;
@@ -89,10 +115,46 @@ Found row_chunks_problem(ParallelConfig const& parallel, MicroBatchShape shape) 
 
 } // namespace
 
+std::optional<ConfigProblem> find_grid_problem(ParallelConfig const& parallel) {
+  if (!parallel.has_grid()) return std::nullopt;
+  auto const [x, y, z] = parallel.tensor_grid;
+  if (parallel.tensor != x)
+    return problem("parallel.tensor",
+                   "parallel.tensor = {} contradicts parallel.tensor_grid = [{}, {}, {}]; legal value: "
+                   "{}, or leave one of them out",
+                   parallel.tensor, x, y, z, x);
+  bool const is_hsdp = parallel.strategy == Strategy::hsdp,
+             is_third = parallel.strategy == Strategy::zero && parallel.zero_stage == 3;
+  if (z > 1 && !is_hsdp && !is_third)
+    return problem(
+        "parallel.strategy",
+        "parallel.strategy = \"{}\" contradicts parallel.tensor_grid = [{}, {}, {}], whose z ranks share the "
+        "state; legal values: \"hsdp\", \"zero\" with parallel.zero_stage = 3, or z = 1",
+        to_string(parallel.strategy), x, y, z);
+  if (z > 1 && is_hsdp && parallel.shard_group != z)
+    return problem("parallel.shard_group",
+                   "parallel.shard_group = {} contradicts parallel.tensor_grid = [{}, {}, {}]; legal value: {}",
+                   parallel.shard_group, x, y, z, z);
+  return std::nullopt;
+}
+
 std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, GptConfig const& model,
                                                        Index ranks) {
   if (Found found = heads_problem(parallel, model)) return found;
   Index const all = ranks / parallel.pipeline;
+  if (parallel.features > 1 && all % (parallel.tensor * parallel.features) != 0)
+    return problem(
+        "parallel.tensor_grid",
+        "parallel.tensor_grid = {}: x y = {} does not divide the {}{}; legal values: ranks in multiples of {}",
+        grid_text(parallel), parallel.tensor * parallel.features, plural(all, "rank"),
+        parallel.pipeline > 1 ? " of a stage" : "", parallel.tensor * parallel.features * parallel.pipeline);
+  Index const shards = parallel.tensor_grid[2], data = all / parallel.tensor / parallel.features;
+  if (shards > 1 && parallel.strategy == Strategy::zero && shards != data && all % parallel.tensor == 0)
+    return problem(
+        "parallel.tensor_grid",
+        "parallel.tensor_grid = {}: with parallel.strategy = \"zero\" all {} share the state; legal value of "
+        "z: {}",
+        grid_text(parallel), plural(data, "data rank"), data);
   if (all % parallel.tensor == 0) return std::nullopt;
   auto const is_legal = [&, divides_heads = legal_ranks(parallel, model)](Index tensor) {
     return divides_heads(tensor) && all % tensor == 0;
@@ -105,6 +167,11 @@ std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& par
 
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
                                                  MicroBatchShape shape) {
+  if (parallel.features > 1) {
+    if (Found found = find_sharing_problem(parallel, "parallel.tensor_grid", parallel.features, "y =", "tensor ranks"))
+      return found;
+    if (Found found = features_problem(parallel, model)) return found;
+  }
   if (parallel.tensor > 1)
     if (Found found = find_sharing_problem(parallel, "parallel.tensor", parallel.tensor, "tensor", "tensor ranks"))
       return found;

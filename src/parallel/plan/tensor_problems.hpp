@@ -11,6 +11,9 @@
 
 namespace trainstone {
 
+/// The problem of a grid of tensor ranks and the keys that it fills in, if they contradict each other.
+std::optional<ConfigProblem> find_grid_problem(ParallelConfig const& parallel);
+
 /// The problem of so many ranks, if the tensor ranks of a stage do not divide them, or not the heads; names legal
 /// values. \param[in] parallel  find_stages_problem() has nothing to say
 std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& parallel, GptConfig const& model,

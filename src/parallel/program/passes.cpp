@@ -128,8 +128,8 @@ Instructions with_recomputation(Instructions const& order, PartTable const& part
 }
 
 Instructions with_exchanges(Instructions const& order, ShardPlan const& plan) {
-  if (!plan.parts.options().slices.are_shared()) return order;
-  bool const alone = plan.layout.mesh.tensor == 1; // a measurement
+  if (!plan.parts.options().slices.have_sharers()) return order;
+  bool const alone = !plan.layout.mesh.shares_layers(); // a measurement
   Instructions out;
   ExchangeTable table(plan.parts);
   GptOptions const& options = plan.parts.options();

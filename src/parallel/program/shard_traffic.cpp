@@ -16,7 +16,7 @@ std::string row_name(std::string_view what, PlannedCollective const& planned) {
     return fmt::format("{}, messages between stages", what);
   std::string const axis = planned.stages                  ? " over the first and the last stage"
                            : planned.axis == Axis::replica ? " across replicas"
-                           : planned.axis == Axis::tensor  ? " over tensor ranks"
+                           : is_layer_axis(planned.axis)   ? " over tensor ranks"
                                                            : "";
   return fmt::format("{}, {} {}{}", what, to_string(planned.problem.collective), to_string(planned.algorithm), axis);
 }
@@ -76,8 +76,7 @@ std::optional<RepeatedCollective> heaviest_collective(ShardPlan const& plan, Col
     return static_cast<std::uint64_t>(one.planned.problem.elements()) * one.element_bytes;
   };
   auto const is_asked = [&](PlannedCollective const& one) {
-    return one.problem.collective == collective &&
-           (of_tensor_ranks ? one.axis == Axis::tensor : is_data_axis(one.axis));
+    return one.problem.collective == collective && (of_tensor_ranks ? is_layer_axis(one.axis) : is_data_axis(one.axis));
   };
   std::optional<RepeatedCollective> most;
   for (auto const& all : {step_collectives(plan), update_collectives(plan), evaluation_collectives(plan)})

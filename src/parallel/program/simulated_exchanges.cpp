@@ -24,7 +24,7 @@ void SimulatedRank::run_pieces(Instruction const& instruction) {
   if (is_once && !continues && run.begin != 0) fail(StepDefect::undefined_read, instruction, "piece 0 comes first");
   m_open.reset();
   if (is_once && !ends_pass(instruction, parts)) m_open = {instruction, run.end};
-  if (m_layout->mesh.tensor == 1) return;
+  if (!m_layout->mesh.shares_layers()) return;
   std::vector<PieceExchanges> const& all = m_exchange_table.of(instruction);
   for (Index piece = run.begin; piece < run.end; ++piece) {
     PieceExchanges const& around = all[index(piece)];

@@ -192,7 +192,8 @@ private:
       work->steps.emplace_back(channel_of(instruction, plan), std::nullopt);
       work->meaning = meaning_of(instruction, plan);
     } else if (instruction.act == Act::exchange) {
-      work->steps.emplace_back(line_name(Axis::tensor, plan), std::nullopt);
+      work->steps.emplace_back(line_name(plan.tensor.exchanges.at(exchange_of(instruction)).collective.axis, plan),
+                               std::nullopt);
     } else if (instruction.act == Act::gather || publishes) {
       if (auto const& gathers = plan.gathers.of_unit[at(instruction.subject)]; !gathers.empty()) // all at once
         work->steps.emplace_back(line_of_collective(instruction, Axis::shard, plan), gathers.front().planned);

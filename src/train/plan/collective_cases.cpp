@@ -102,7 +102,8 @@ std::vector<CollectiveCase> collective_cases(ShardPlan const& plan) {
     for (Bucket const& bucket : buckets_to_try(plan.reductions.buckets))
       cases.push_back(case_of_bucket(plan, bucket, step));
   }
-  for (SliceExchange const exchange : {SliceExchange::sum, SliceExchange::norm_sums, SliceExchange::gather})
+  for (SliceExchange const exchange :
+       {SliceExchange::sum, SliceExchange::norm_sums, SliceExchange::gather, SliceExchange::hidden})
     if (auto const found = plan.tensor.exchanges.find(exchange); found != plan.tensor.exchanges.end()) {
       PlannedCollective const& collective = found->second.collective;
       append_every_kind(cases, collective);

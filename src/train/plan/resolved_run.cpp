@@ -43,7 +43,9 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
                   .gemm = gemm_choice(config.kernels, machine)};
   run.config.model = config.model.in_slices(config.parallel.slices());
   run.config.model_options.slices = {.blocks = config.parallel.slices(),
-                                     .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : config.tensor_ranks_alone};
+                                     .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : config.tensor_ranks_alone,
+                                     .feature_parts =
+                                         run.mesh.features > 1 ? run.mesh.features : config.feature_ranks_alone};
   run.config.model_options.sequence_parallel = config.parallel.sequence;
   run.config.model_options.row_chunks = config.parallel.tensor_row_chunks;
   run.config.model_options.keep_gathered = config.parallel.tensor_keep_gathered;

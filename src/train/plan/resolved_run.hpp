@@ -48,6 +48,7 @@ struct ResolvedRun {
   GptOptions options_of(Rank rank) const {
     GptOptions options = config.model_options;
     options.slices.rank = mesh.index(Axis::tensor, rank);
+    options.slices.feature_part = mesh.index(Axis::features, rank);
     return options;
   }
 };

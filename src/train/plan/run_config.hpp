@@ -32,8 +32,9 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   TraceConfig trace;
   /// No key: of a measurement. A rank computes what the first one of so many tensor ranks does, and brings nothing
-  /// together. Read if parallel.tensor = 1.
+  /// together. Read if the mesh has none.
   std::int64_t tensor_ranks_alone = 1;
+  std::int64_t feature_ranks_alone = 1; ///< the same of ranks that share features
 };
 
 /// Whether the time of steps is not that of this machine: a network is emulated, or a fault that costs or saves time is

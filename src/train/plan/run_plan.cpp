@@ -94,7 +94,8 @@ std::uint64_t RunPlan::kernel_memory() const {
 ShardPlan plan_shards(ResolvedRun const& run, ParameterTable const& table, Rank rank) {
   RunConfig const& config = run.config;
   return make_shard_plan(config.parallel, config.optimizer, config.precision, config.comm, table, run.topology, rank,
-                         config.batch.accumulation, run.options_of(rank), {run.shape(), config.model.channels});
+                         config.batch.accumulation, run.options_of(rank),
+                         {run.shape(), config.model.channels, config.model.padded_vocab()});
 }
 
 namespace {

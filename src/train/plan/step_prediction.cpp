@@ -52,8 +52,8 @@ double most_updated(StateLayout const& layout) {
 } // namespace
 
 double floor_seconds(RunPlan const& plan, OptimizerConfig const& optimizer, ComputeRates const& all) {
-  auto const flops =
-      static_cast<double>(plan.model_gemm_flops) * plan.parallel.layout.mesh.data() * plan.parallel.layout.mesh.tensor;
+  auto const flops = static_cast<double>(plan.model_gemm_flops) * plan.parallel.layout.mesh.data() *
+                     plan.parallel.layout.mesh.sharers();
   return flops / all.gemm_flops_per_second + update_bytes(plan, optimizer) *
                                                  static_cast<double>(plan.table.model_parameters()) /
                                                  all.bandwidth_bytes_per_second;
@@ -144,6 +144,7 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   again.erase(Recompute::none);
   if (Index const slices = config.parallel.slices(); slices > 1)
     conditions["slices"] = fmt::format("{} of {}", slices / config.parallel.tensor, slices);
+  if (config.parallel.features > 1) conditions["features"] = fmt::format("1 of {}", config.parallel.features);
   if (config.parallel.tensor_row_chunks > 1)
     conditions["row chunks"] = fmt::format("{}", config.parallel.tensor_row_chunks);
   if (config.parallel.sequence)
