@@ -109,6 +109,18 @@ void require_no_other_flags(ExplainArguments const& arguments, std::vector<Given
 
 int explain_tensor(ExplainArguments const& arguments) {
   require_no_other_flags(arguments, {{"ALGORITHM", arguments.algorithm}, {"--svg", arguments.svg_file}});
+  auto const grid = parse_product_grid(arguments.grid.empty() ? "auto" : arguments.grid);
+  if (grid) {
+    require_not_given({{"--ranks", arguments.ranks}, {"--sequence", arguments.sequence ? "given" : ""}},
+                      "tensor --grid");
+    TRAINSTONE_REQUIRE_INPUT(grid->z == 1 && Index{grid->x} * grid->y <= most_explained_ranks,
+                             "--grid {}: tensor ranks are x times y, 1 to {} ranks, and z is 1", arguments.grid,
+                             most_explained_ranks);
+    Rank const all = grid->x * grid->y;
+    PositionsOfRanks const on_all = PositionsOfRanks::all;
+    fmt::print("{}", tensor_text(tensor_ranks(small_model_of(all, on_all, grid->y), all, on_all, grid->y)));
+    return 0;
+  }
   Rank const ranks = ranks_of(arguments, 1, most_explained_ranks);
   bool const shared = arguments.sequence && ranks > 1;
   PositionsOfRanks const positions = shared ? PositionsOfRanks::shared : PositionsOfRanks::all;
@@ -129,7 +141,9 @@ void describe_explain(CLI::App& command, ExplainArguments& arguments) {
       fmt::format("algorithm of the collective: ring, tree, ...; schedule of the pipeline: {}; of matmul: "
                   "{}, default 3d",
                   pipeline_schedule_names(), fmt::join(product_names(), ", ")));
-  command.add_option("--grid", arguments.grid, "with matmul: ranks as xXyXz, e.g. 2x2x2; default: auto, on 8 ranks");
+  command.add_option(
+      "--grid", arguments.grid,
+      "with matmul: ranks as xXyXz, e.g. 2x2x2; default: auto, on 8 ranks; with tensor: a grid, e.g. 2x2x1");
   command.add_option("--ranks", arguments.ranks, "number of ranks")->default_str("4");
   command.add_option("--nodes", arguments.nodes, "number of nodes; ranks sit on them in blocks")->default_str("1");
   command.add_option("--elements", arguments.elements, "number of elements; default two per block");
@@ -177,8 +191,9 @@ int explain(ExplainArguments const& arguments) {
                            {{"--sequence", arguments.sequence ? "given" : ""}, {"--svg", arguments.svg_file}});
     return explain_product(arguments);
   }
-  require_not_given({pipeline_flag_given(arguments.pipeline), {"--grid", arguments.grid}}, arguments.subject);
+  require_not_given({pipeline_flag_given(arguments.pipeline)}, arguments.subject);
   if (arguments.subject == tensor_subject) return explain_tensor(arguments);
+  require_not_given({{"--grid", arguments.grid}}, arguments.subject);
   require_not_given({{"--sequence", arguments.sequence ? "given" : ""}}, arguments.subject);
   if (NamedStrategy const* const strategy = find_strategy(arguments.subject))
     return explain_strategy(arguments, *strategy);

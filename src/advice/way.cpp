@@ -64,7 +64,10 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
   set("batch.micro", batch.micro);
   set("batch.global", batch.global);
   if (deck.config.batch.accumulation > 0) set("batch.accumulation", way.accumulation(batch));
-  change("parallel.tensor", way.tensor, asked.tensor);
+  if (asked.has_grid())
+    set("parallel.tensor_grid", fmt::format("[{}, 1, 1]", way.tensor));
+  else
+    change("parallel.tensor", way.tensor, asked.tensor);
   change("parallel.pipeline", way.pipeline, asked.pipeline);
   if (way.pipeline > 1) {
     set("parallel.pipeline_schedule", way.schedule);

@@ -55,8 +55,31 @@ void apply(Deck& deck, Impl::Setting const& setting) {
   deck.origins[setting.key->name] = setting.origin;
 }
 
+/// A grid of tensor ranks fills its keys in, but for those that come from a stronger place, which it must agree with.
+/// Of a grid and of parallel.tensor the stronger one replaces the other one.
+void fill_in_grid(Deck& deck) {
+  Key const& grid_key = *find_key("parallel.tensor_grid");
+  Origin& origin = deck.origins.at(grid_key.name);
+  if (origin.kind == Origin::Kind::standard) return;
+  if (deck.origins.at("parallel.tensor").kind > origin.kind) {
+    grid_key.set(deck.config, grid_key.default_value());
+    origin = {};
+    return;
+  }
+  auto const imply = [&](char const* name, DeckValue const& value) {
+    Origin const& now = deck.origins.at(name);
+    if (now.kind < origin.kind) apply(deck, {find_key(name), value, {Origin::Kind::derived, 0, {}}});
+  };
+  std::int64_t const x = deck.config.parallel.tensor_grid[0], z = deck.config.parallel.tensor_grid[2];
+  imply("parallel.tensor", x);
+  if (z == 1) return;
+  imply("parallel.strategy", std::string(to_string(Strategy::hsdp)));
+  if (deck.config.parallel.strategy == Strategy::hsdp) imply("parallel.shard_group", z);
+}
+
 /// Values that other values imply: the preset's shape, and the sequence that the model can take.
 void fill_in(Deck& deck) {
+  fill_in_grid(deck);
   if (std::optional<GptConfig> const preset = find_preset(deck.config.model_setup.preset)) {
     RunConfig shape;
     shape.model = *preset;

@@ -2,6 +2,7 @@
 
 #include "core/plural.hpp"
 #include "model/part.hpp"
+#include "parallel/plan/tensor_problems.hpp"
 #include "train/injected_delay.hpp"
 #include "train/pace.hpp"
 
@@ -221,6 +222,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_priority_problem(config)) return found;
   if (Problem found = find_delay_problem(config.faults)) return found;
   if (Problem found = find_pace_problem(config.faults)) return found;
+  if (Problem found = find_grid_problem(config.parallel)) return found;
   if (Problem found = gemm_problem(config)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = recompute_problem(config)) return found;

@@ -1,3 +1,4 @@
+#include "core/error.hpp"
 #include "deck/benchmark_class.hpp"
 #include "deck/key_builders.hpp"
 #include "deck/key_sections.hpp"
@@ -7,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 
 namespace trainstone::Impl {
 
@@ -253,6 +256,34 @@ Key stages_key() {
   return key;
 }
 
+/// Its first and its last number fill other keys in, where the deck does (deck.cpp).
+Key tensor_grid_key() {
+  Key key;
+  key.name = "parallel.tensor_grid";
+  key.type = KeyType::number_list;
+  key.length = 3;
+  key.range = {.minimum = 1, .maximum = million};
+  key.meaning =
+      "[x, y, z]: tensor ranks as a grid, as AxoNN has it. x ranks share slices of every layer: parallel.tensor = x. y "
+      "ranks share the features of the residual stream: every weight is cut along both dimensions; y must divide "
+      "model.channels. z > 1 data ranks share the state: parallel.strategy = \"hsdp\" with parallel.shard_group = z. "
+      "Not "
+      "with ordered sums or shared positions if y > 1";
+  key.get = [](RunConfig const& config) {
+    auto const& grid = config.parallel.tensor_grid;
+    return std::vector<double>(grid.begin(), grid.end());
+  };
+  key.set = [](RunConfig& config, DeckValue const& value) {
+    auto const& numbers = std::get<std::vector<double>>(value);
+    TRAINSTONE_REQUIRE_INPUT(std::ranges::all_of(numbers, [](double one) { return one == std::floor(one); }),
+                             "[{}, {}, {}] must be whole numbers", numbers.at(0), numbers.at(1), numbers.at(2));
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      config.parallel.tensor_grid[i] = static_cast<std::int64_t>(numbers[i]);
+    config.parallel.features = config.parallel.tensor_grid[1];
+  };
+  return key;
+}
+
 /// Of a pipeline that trains; all others are known to explain.
 Key pipeline_schedule_key() {
   Key key = choice("parallel.pipeline_schedule", &RunConfig::parallel, &ParallelConfig::pipeline_schedule,
@@ -299,6 +330,7 @@ std::vector<Key> pipeline_keys() {
              "ranks that share every layer, on the same data: each has a part of the heads, of the channels of the "
              "hidden layer and of the vocabulary; must divide the heads, and the ranks of a stage; 1 = no tensor "
              "parallelism"),
+      tensor_grid_key(),
       number(
           "parallel.tensor_blocks", parallel, &ParallelConfig::tensor_blocks, "", {.minimum = 0, .maximum = million},
           "equal slices into which every layer is cut; a multiple of parallel.tensor, and a power of two that divides "

@@ -60,9 +60,10 @@ std::vector<ReadKey> keys_of_servers() {
 }
 
 std::vector<ReadKey> keys_of_tensor_ranks() {
-  Reader const tensor{"parallel.tensor", {}}, slices{"parallel.tensor_blocks", {}}, sequence{"parallel.sequence", {}};
+  Reader const tensor{"parallel.tensor", {}}, grid{"parallel.tensor_grid", {}}, slices{"parallel.tensor_blocks", {}},
+      sequence{"parallel.sequence", {}};
   return {
-      {"comm.tensor_allreduce", {tensor}},           {"comm.tensor_reduce_scatter", {sequence}},
+      {"comm.tensor_allreduce", {tensor, grid}},     {"comm.tensor_reduce_scatter", {sequence}},
       {"comm.tensor_all_gather", {sequence}},        {"parallel.sequence", {tensor}, true},
       {"parallel.tensor_keep_gathered", {sequence}}, {"parallel.tensor_row_chunks", {tensor, slices}},
   };
@@ -162,6 +163,7 @@ bool reads(RunConfig const& config, Reader const& reader) {
   if (auto const* const number = std::get_if<double>(&value)) return *number != 0;
   if (auto const* const quantity = std::get_if<Quantity>(&value)) return quantity->value != 0;
   if (auto const* const is_on = std::get_if<bool>(&value)) return *is_on;
+  if (std::holds_alternative<std::vector<double>>(value)) return value != find_key(reader.key)->default_value();
   if (std::holds_alternative<std::int64_t>(value)) return value != find_key(reader.key)->default_value();
   if (reader.values.empty()) return !std::get<std::string>(value).empty();
   return std::ranges::find(reader.values, std::get<std::string>(value)) != reader.values.end();

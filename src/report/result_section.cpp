@@ -106,6 +106,7 @@ std::string split_text(std::map<std::string, std::string> const& values) {
     if (is_above("tensor_row_chunks", "1"))
       text += fmt::format(", sums in {} chunks of rows", value("tensor_row_chunks"));
   }
+  if (is_above("tensor_grid", "[1, 1, 1]")) text += "; grid " + value("tensor_grid");
   if (is_above("pipeline", "1")) {
     text += fmt::format("; {} stages, {}", value("pipeline"), value("pipeline_schedule"));
     if (is_above("pipeline_chunks", "1")) text += fmt::format(", {} chunks each", value("pipeline_chunks"));

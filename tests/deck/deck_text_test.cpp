@@ -45,7 +45,8 @@ TEST_CASE("every key stores what it is given", "[deck]") {
     if (auto* yes = std::get_if<bool>(&value)) *yes = !*yes;
     if (auto* text = std::get_if<std::string>(&value)) *text = key.choices.empty() ? "x" : key.choices.back();
     if (auto* quantity = std::get_if<Quantity>(&value)) quantity->value += 1;
-    if (auto* numbers = std::get_if<std::vector<double>>(&value)) *numbers = {0.25, 0.75};
+    if (auto* numbers = std::get_if<std::vector<double>>(&value))
+      for (double& one : *numbers) one += 1;
     if (auto* texts = std::get_if<std::vector<std::string>>(&value))
       *texts = key.takes_integers    ? std::vector<std::string>{"3", "0"}
                : key.choices.empty() ? std::vector<std::string>{"x", "y"}

@@ -150,6 +150,36 @@ TEST_CASE("strategies that have no pipeline are refused", "[deck]") {
              EndsWith("legal value with parallel.pipeline = 2: \"intra_layer\""));
 }
 
+TEST_CASE("a grid of tensor ranks fills its keys in, and the stronger of it and parallel.tensor wins", "[deck][grid]") {
+  auto const read = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"model.heads=4", "model.channels=8"});
+    return read_small(overrides);
+  };
+  ParallelConfig const usual = read({}).config.parallel;
+  CHECK(usual.features == 1);
+  CHECK_FALSE(usual.has_grid());
+  Deck const deck = read({"parallel.tensor_grid=[2, 4, 3]"});
+  ParallelConfig const& parallel = deck.config.parallel;
+  CHECK(parallel.tensor == 2);
+  CHECK(parallel.features == 4);
+  CHECK(parallel.strategy == Strategy::hsdp);
+  CHECK(parallel.shard_group == 3);
+  CHECK(to_string(deck.origins.at("parallel.tensor")) == "derived");
+  ParallelConfig const flat = read({"parallel.tensor_grid=[4, 1, 1]"}).config.parallel;
+  CHECK(flat.tensor == 4);
+  CHECK(flat.features == 1);
+  CHECK(flat.strategy == Strategy::ddp);
+  ParallelConfig const third =
+      read({"parallel.tensor_grid=[1, 2, 2]", "parallel.strategy=zero", "parallel.zero_stage=3"}).config.parallel;
+  CHECK(third.strategy == Strategy::zero);
+  CHECK(third.shard_group == 0);
+  CHECK_THAT(error_on(4, {"parallel.tensor_grid=[2, 2]"}), ContainsSubstring("must be a list of 3 numbers"));
+  CHECK_THAT(error_on(4, {"parallel.tensor_grid=[2, 0, 1]"}), ContainsSubstring("out of range"));
+  CHECK_THAT(error_on(4, {"parallel.tensor_grid=[1, 1.5, 1]"}), ContainsSubstring("must be whole numbers"));
+  CHECK_THAT(error_on(4, {"parallel.tensor_grid=[2, 2, 1]", "parallel.tensor=4"}),
+             ContainsSubstring("parallel.tensor = 4 contradicts parallel.tensor_grid = [2, 2, 1]"));
+}
+
 TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with legal values", "[deck]") {
   auto const error = [](std::int64_t ranks, std::vector<std::string> overrides) {
     overrides.insert(overrides.end(), {"model.heads=12", "model.channels=24", "model.context=12", "data.sequence=12"});

@@ -22,6 +22,7 @@ import commbench
 import communication
 import explain
 import float64
+import grid
 import lecture
 import measured
 import memory
@@ -40,7 +41,7 @@ import training
 
 GROUPS = {
     "training": (training, checkpoints, communication, strategies, agreement, reference, commbench, memory, offload,
-                 products),
+                 grid, products),
     "files": (outputs, classes, measured),
     "texts": (refusals, result_schema, texts, lecture, explain, report, advice),
     "float64": (float64,),
