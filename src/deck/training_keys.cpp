@@ -267,8 +267,7 @@ Key tensor_grid_key() {
       "[x, y, z]: tensor ranks as a grid, as AxoNN has it. x ranks share slices of every layer: parallel.tensor = x. y "
       "ranks share the features of the residual stream: every weight is cut along both dimensions; y must divide "
       "model.channels. z > 1 data ranks share the state: parallel.strategy = \"hsdp\" with parallel.shard_group = z. "
-      "Not "
-      "with ordered sums or shared positions if y > 1";
+      "With y > 1 sums are not ordered, and positions are not shared";
   key.get = [](RunConfig const& config) {
     auto const& grid = config.parallel.tensor_grid;
     return std::vector<double>(grid.begin(), grid.end());

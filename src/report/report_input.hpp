@@ -45,7 +45,7 @@ struct ReportInput {
   std::vector<NamedResult> results;
   std::vector<NamedCommbench> commbench;
   std::vector<ReportedStudy> studies;
-  std::vector<NamedSweep> sweeps;
+  std::vector<NamedSweep> sweeps = {};
 };
 
 /// Reads all paths: a result file, a folder with a result.json, a file of commbench or of a sweep, the folder of a
