@@ -184,13 +184,13 @@ class Refusals(RefusalTest):
     def test_what_is_no_lecture_and_no_machine_is_refused(self):
         lecture, simulate = ("estimate", "--lecture", "collectives"), ("commbench", "--simulate")
         cases = {
-            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks, pipeline, activations, servers, matmul"]),
+            "unknown lecture": (start("estimate", "--lecture", "colectives"), ["there are: collectives, zero, models, capability, optimizer, networks, pipeline, activations, servers, published, matmul"]),
             "one rank": (start(*lecture, "--ranks", 1), ["--ranks 1", "2 to 512"]),
             "too many ranks": (start(*lecture, "--ranks", 513), ["--ranks 513", "commbench --simulate"]),
             "uneven blocks": (start(*lecture, "--ranks", 6, "--size", "1000"), ["960 and 1008"]),
             "size without meaning": (start(*lecture, "--size", "many"), ["--size"]),
             "a deck for a lecture": (start(*lecture, Deck().path), ["--lecture takes --ranks, --size, --machine, --stages"]),
-            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks|pipeline|activations|servers|matmul"]),
+            "no deck": (start("estimate"), ["DECK", "--lecture collectives|zero|models|capability|optimizer|networks|pipeline|activations|servers|published|matmul"]),
             "a file for a lecture": (start(*lecture, "--json", "x.json"), ["--json", "without it"]),
             "size for a deck": (start("estimate", Deck().path, "--size", "8kB"), ["--lecture"]),
             "ranks for models": (start("estimate", "--lecture", "models", "--ranks", 8), ["--ranks", "models"]),

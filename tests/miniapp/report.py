@@ -359,7 +359,7 @@ class Refusals(RefusalTest):
             "no file": (("none.json",), ["none.json: cannot be read", "commbench --json"]),
             "an empty folder": ((new_folder(),), ["neither result.json nor study.json"]),
             "a text": ((self.written("text"),), ["file.json: no JSON"]),
-            "a machine file": ((self.written('{"kind": "machine"}'),), ['/kind is "machine"', 'must be "run" or "commbench"']),
+            "a machine file": ((self.written('{"kind": "machine"}'),), ['/kind is "machine"', 'must be "run", "commbench" or "sweep"']),
             "JSON of another kind": ((self.written("[1, 2]"),), ["/kind is missing"]),
             "another form": ((self.changed(schema_version=2),), ["result.json: schema_version 2, must be 1"]),
             "an unknown status": ((self.changed(status="GOOD"),), ['/status is "GOOD"', "UNREFERENCED"]),
