@@ -9,7 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include <utility>
+#include <tuple>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -66,21 +66,23 @@ TEST_CASE("shares of parameters train to the same bits wherever they lie, moved 
   for (ParallelConfig const& strategy : strategies(world.size())) {
     if (stage_of(strategy) < 3) continue;
     set_strategy(config, strategy);
-    for (auto const& [prefetch, overlap] : {std::pair{0, true}, {1, true}, {2, true}, {1, false}}) {
-      config.parallel.prefetch = prefetch;
-      config.parallel.overlap = overlap;
-      config.parallel.offload_optimizer = config.parallel.offload_parameters = Residence::kernels;
-      std::uint64_t const expected = trained_hash(world, config);
-      config.parallel.offload_optimizer = state;
-      for (Residence const residence : {Residence::host, Residence::file})
-        for (double const chunk : {4096.0, 12345.0, 1e9}) {
-          INFO(to_string(state) << ", parameters " << to_string(residence) << " chunk " << chunk << " prefetch "
-                                << prefetch << (overlap ? "" : " no overlap"));
-          config.parallel.offload_parameters = residence;
-          config.parallel.offload_chunk_bytes = chunk;
-          CHECK(trained_hash(world, config) == expected);
-        }
-    }
+    config.parallel.offload_optimizer = config.parallel.offload_parameters = Residence::kernels;
+    std::uint64_t const expected = trained_hash(world, config);
+    config.parallel.offload_optimizer = state;
+    for (auto const& [prefetch, overlap, chunk] :
+         {std::tuple{0, true, 4096.0}, {1, true, 12345.0}, {2, true, 1e9}, {1, false, 4096.0}})
+      for (Residence const residence : {Residence::host, Residence::file}) {
+        if (world.size() > 4 && prefetch != 1) continue; // more ranks than cores take long
+        INFO(to_string(state) << ", parameters " << to_string(residence) << " chunk " << chunk << " prefetch "
+                              << prefetch << (overlap ? "" : " no overlap"));
+        config.parallel.offload_parameters = residence;
+        config.parallel.offload_chunk_bytes = chunk;
+        config.parallel.prefetch = prefetch;
+        config.parallel.overlap = overlap;
+        CHECK(trained_hash(world, config) == expected);
+      }
+    config.parallel.prefetch = 1;
+    config.parallel.overlap = true;
   }
 }
 
