@@ -102,6 +102,7 @@ TEST_CASE("a grid of tensor ranks stays within the bounds of fp32", "[mpi][refer
   for (Grid const& grid : grids_of(world.size()))
     for (bool const shards : {false, true}) { // the third axis of [x, y, z]
       if (grid.stages > 1 || (shards && grid.data == 1)) continue;
+      if (4 % grid.data != 0) continue; // samples of the smaller fixture
       RunConfig choices;
       choices.comm.buffers = to_string(world.buffers());
       choices.parallel.tensor = grid.x;
