@@ -278,7 +278,6 @@ Key tensor_grid_key() {
                              "[{}, {}, {}] must be whole numbers", numbers.at(0), numbers.at(1), numbers.at(2));
     for (std::size_t i = 0; i < numbers.size(); ++i)
       config.parallel.tensor_grid[i] = static_cast<std::int64_t>(numbers[i]);
-    config.parallel.features = config.parallel.tensor_grid[1];
   };
   return key;
 }

@@ -306,7 +306,7 @@ TensorRanks tensor_ranks(GptConfig const& model, Rank ranks, PositionsOfRanks po
   TRAINSTONE_REQUIRE(slices * features == ranks, "{} ranks in {} parts", ranks, features);
   GptConfig const padded = model.in_slices(slices);
   TensorRanks all{padded, {.batch = 1, .sequence = model.context}, ParameterTable(padded, 1), {}, {}};
-  ParallelConfig const parallel{.tensor = slices, .features = features};
+  ParallelConfig const parallel{.tensor = slices, .tensor_grid = {slices, features, 1}};
   for (Rank rank = 0; rank < ranks; ++rank) {
     GptOptions const options{.slices = {.blocks = slices,
                                         .ranks = slices,

@@ -219,7 +219,7 @@ RunConfig measured_training(RunConfig const& config) {
   training.parallel.tensor_keep_gathered = config.parallel.tensor_keep_gathered;
   training.parallel.tensor_row_chunks = config.parallel.tensor_row_chunks;
   training.tensor_ranks_alone = config.parallel.tensor;
-  training.feature_ranks_alone = config.parallel.features;
+  training.feature_ranks_alone = config.parallel.features();
   training.comm.buffers = config.comm.buffers;
   training.kernels = config.kernels;
   return training;

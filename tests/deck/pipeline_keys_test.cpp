@@ -156,18 +156,18 @@ TEST_CASE("a grid of tensor ranks fills its keys in, and the stronger of it and 
     return read_small(overrides);
   };
   ParallelConfig const usual = read({}).config.parallel;
-  CHECK(usual.features == 1);
+  CHECK(usual.features() == 1);
   CHECK_FALSE(usual.has_grid());
   Deck const deck = read({"parallel.tensor_grid=[2, 4, 3]"});
   ParallelConfig const& parallel = deck.config.parallel;
   CHECK(parallel.tensor == 2);
-  CHECK(parallel.features == 4);
+  CHECK(parallel.features() == 4);
   CHECK(parallel.strategy == Strategy::hsdp);
   CHECK(parallel.shard_group == 3);
   CHECK(to_string(deck.origins.at("parallel.tensor")) == "derived");
   ParallelConfig const flat = read({"parallel.tensor_grid=[4, 1, 1]"}).config.parallel;
   CHECK(flat.tensor == 4);
-  CHECK(flat.features == 1);
+  CHECK(flat.features() == 1);
   CHECK(flat.strategy == Strategy::ddp);
   ParallelConfig const third =
       read({"parallel.tensor_grid=[1, 2, 2]", "parallel.strategy=zero", "parallel.zero_stage=3"}).config.parallel;

@@ -39,7 +39,7 @@ RunConfig grid_config(Grid const& grid, Index micro_batches) {
   RunConfig config = training_config({2, 4, 24, sequence + 1, 100}, {2, micro_batches, 2 * micro_batches * grid.data});
   config.data.sequence = sequence;
   config.parallel.tensor = grid.x;
-  config.parallel.features = grid.y;
+  config.parallel.tensor_grid[1] = grid.y;
   config.parallel.pipeline = grid.stages;
   return config;
 }
@@ -106,7 +106,7 @@ TEST_CASE("a grid of tensor ranks stays within the bounds of fp32", "[mpi][refer
       RunConfig choices;
       choices.comm.buffers = to_string(world.buffers());
       choices.parallel.tensor = grid.x;
-      choices.parallel.features = grid.y;
+      choices.parallel.tensor_grid[1] = grid.y;
       if (shards) choices.parallel.strategy = Strategy::hsdp;
       if (shards) choices.parallel.shard_group = grid.data;
       std::vector<ReferenceRow> const rows = compare_with_reference(ExecutionSpace(), world, files, choices);

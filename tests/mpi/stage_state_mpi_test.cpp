@@ -88,7 +88,7 @@ struct Cut {
 RunConfig config_of(ParallelConfig parallel, RecipeName recipe, Cut const& cut, Rank ranks) {
   parallel.pipeline = cut.stages;
   parallel.tensor = cut.tensor;
-  parallel.features = cut.features;
+  parallel.tensor_grid[1] = cut.features;
   parallel.tensor_blocks = cut.slices;
   RunConfig config = training_config(model, {1, 1, ranks / cut.sharers()});
   config.parallel = parallel;
@@ -126,7 +126,7 @@ std::string describe(RunConfig const& config) {
   ParallelConfig const& parallel = config.parallel;
   return fmt::format("{} {}, {}, {} stages, {} slices on {} x {} tensor ranks", to_string(parallel.strategy),
                      parallel.zero_stage, to_string(config.precision.recipe), parallel.pipeline, parallel.slices(),
-                     parallel.tensor, parallel.features);
+                     parallel.tensor, parallel.features());
 }
 
 /// What `look` finds with the whole model on one rank, by the number of its slices; on all ranks.
@@ -200,7 +200,7 @@ TEST_CASE("the hash of stages is that of the whole model, and they send what is 
     StageEngine run(world, config);
     comm_counters() = {};
     std::uint64_t const hash = hash_of(run, world);
-    CHECK((hash == expected.at(config.parallel.slices())) == (config.parallel.features == 1));
+    CHECK((hash == expected.at(config.parallel.slices())) == (config.parallel.features() == 1));
     CHECK(comm_counters().total(Purpose::control) == parameter_hash_traffic(run.plan.shards.layout));
     comm_counters() = {};
     ReplicaComparison const compared = compare_replicas(run.exec, world, run.engine);
@@ -266,7 +266,7 @@ TEST_CASE("one rank's wrong element of what all ranks that share features have i
           "[mpi][stages][replicas]") {
   Communicator world = test::world();
   for (RunConfig const& config : configs(world.size(), RecipeName::fp32)) {
-    if (config.parallel.features == 1) continue;
+    if (config.parallel.features() == 1) continue;
     INFO(describe(config));
     StageEngine run(world, config);
     StateLayout const& layout = run.plan.shards.layout;

@@ -48,7 +48,7 @@ Steps steps_of(GridCase const& one) { return Steps(plans_of(one)); }
 
 ParallelConfig grid(ParallelConfig parallel, Index x, Index y) {
   parallel.tensor = x;
-  parallel.features = y;
+  parallel.tensor_grid[1] = y;
   return parallel;
 }
 
@@ -63,7 +63,8 @@ std::map<SliceExchange, Index> exchanges_of(std::vector<Segment> const& segments
 
 /// Bytes that a rank sends to tensor ranks in one micro-batch; of norms alone, or of all else.
 std::uint64_t sent_bytes(ParallelConfig const& parallel, Index layers, bool of_norms) {
-  ShardPlan const plan = plans_of({parallel, static_cast<Rank>(parallel.tensor * parallel.features), layers, 1}).back();
+  ShardPlan const plan =
+      plans_of({parallel, static_cast<Rank>(parallel.tensor * parallel.features()), layers, 1}).back();
   std::uint64_t bytes = 0;
   for_each_instruction(make_step_program(plan).step, [&](Instruction const& one) {
     if (one.act != Act::exchange || (exchange_of(one) == SliceExchange::feature_sums) != of_norms) return;
@@ -156,7 +157,7 @@ TEST_CASE("grids that contradict other keys, or that a model cannot have, are re
   GptConfig const model{.layers = 1, .heads = heads, .channels = channels, .context = 8, .vocab = vocab};
   auto const refused = [&](ParallelConfig parallel, std::array<std::int64_t, 3> const& given, Index ranks = 8) {
     parallel.tensor_grid = given;
-    parallel.features = given[1];
+    parallel.tensor_grid[1] = given[1];
     std::optional<ConfigProblem> found = find_grid_problem(parallel);
     if (!found) found = find_tensor_ranks_problem(parallel, model, ranks);
     if (!found) found = find_tensor_problem(parallel, model, {2, 8});

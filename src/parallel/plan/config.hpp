@@ -103,8 +103,7 @@ struct ParallelConfig {
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
   std::int64_t tensor = 1;                          ///< ranks that share every layer
-  std::int64_t features = 1;                        ///< ranks that share the features of the residual stream
-  std::array<std::int64_t, 3> tensor_grid{1, 1, 1}; ///< as a deck gives it: `tensor`, `features`, and shard_group
+  std::array<std::int64_t, 3> tensor_grid{1, 1, 1}; ///< as a deck gives it: `tensor`, features(), and shard_group
   std::int64_t tensor_blocks = 0;                   ///< slices of every layer; 0: as many as ranks share it
   bool sequence = false;                  ///< tensor ranks share the positions of every sample outside of products
   bool tensor_keep_gathered = false;      ///< and keep for backward what they gather forward
@@ -121,6 +120,8 @@ struct ParallelConfig {
   std::string offload_folder = {};                   ///< of files; empty: the system's for such files
   DirectIo direct_io = DirectIo::automatic;          ///< of files
 
+  /// Ranks that share the features of the residual stream.
+  constexpr std::int64_t features() const { return tensor_grid[1]; }
   bool has_grid() const { return tensor_grid != std::array<std::int64_t, 3>{1, 1, 1}; }
   /// Slices of every layer.
   constexpr std::int64_t slices() const { return tensor_blocks > 0 ? tensor_blocks : tensor; }

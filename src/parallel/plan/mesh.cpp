@@ -27,7 +27,7 @@ std::vector<Rank> Mesh::members(Axis axis, Rank rank) const {
 Mesh mesh_of(ParallelConfig const& parallel, Index ranks) {
   auto const divisor = [](Index wanted, Index of) { return wanted > 1 && of % wanted == 0 ? wanted : 1; };
   Index const stages = divisor(parallel.pipeline, ranks), tensor = divisor(parallel.tensor, ranks / stages),
-              features = divisor(parallel.features, ranks / stages / tensor);
+              features = divisor(parallel.features(), ranks / stages / tensor);
   Mesh mesh{.tensor = static_cast<Rank>(tensor),
             .features = static_cast<Rank>(features),
             .pipeline = static_cast<Rank>(stages)};

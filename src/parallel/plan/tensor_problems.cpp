@@ -80,7 +80,7 @@ Found blocks_problem(ParallelConfig const& parallel, GptConfig const& model, Ind
 
 /// "[2, 4, 1]"
 std::string grid_text(ParallelConfig const& parallel) {
-  return fmt::format("[{}, {}, {}]", parallel.tensor, parallel.features, parallel.tensor_grid[2]);
+  return fmt::format("[{}, {}, {}]", parallel.tensor, parallel.features(), parallel.tensor_grid[2]);
 }
 
 /// Of ranks that share features.
@@ -89,9 +89,10 @@ Found features_problem(ParallelConfig const& parallel, GptConfig const& model) {
   auto const found = [&](std::string const& reason) {
     return problem(key, "parallel.tensor_grid = {}: {}", grid_text(parallel), reason);
   };
-  if (model.channels % parallel.features != 0)
+  if (model.channels % parallel.features() != 0)
     return found(fmt::format("{} ranks cannot share model.channels = {} features; nearest legal values of y: {}",
-                             parallel.features, model.channels, nearest_divisors(model.channels, parallel.features)));
+                             parallel.features(), model.channels,
+                             nearest_divisors(model.channels, parallel.features())));
   if (parallel.reduction == ReductionMode::ordered)
     return found("sums over features depend on y, which parallel.reduction = \"ordered\" does not take; legal values: "
                  "y = 1, or parallel.reduction = \"fast\"");
@@ -142,13 +143,13 @@ std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& par
                                                        Index ranks) {
   if (Found found = heads_problem(parallel, model)) return found;
   Index const all = ranks / parallel.pipeline;
-  if (parallel.features > 1 && all % (parallel.tensor * parallel.features) != 0)
+  if (parallel.features() > 1 && all % (parallel.tensor * parallel.features()) != 0)
     return problem(
         "parallel.tensor_grid",
         "parallel.tensor_grid = {}: x y = {} does not divide the {}{}; legal values: ranks in multiples of {}",
-        grid_text(parallel), parallel.tensor * parallel.features, plural(all, "rank"),
-        parallel.pipeline > 1 ? " of a stage" : "", parallel.tensor * parallel.features * parallel.pipeline);
-  Index const shards = parallel.tensor_grid[2], data = all / parallel.tensor / parallel.features;
+        grid_text(parallel), parallel.tensor * parallel.features(), plural(all, "rank"),
+        parallel.pipeline > 1 ? " of a stage" : "", parallel.tensor * parallel.features() * parallel.pipeline);
+  Index const shards = parallel.tensor_grid[2], data = all / parallel.tensor / parallel.features();
   if (shards > 1 && parallel.strategy == Strategy::zero && shards != data && all % parallel.tensor == 0)
     return problem(
         "parallel.tensor_grid",
@@ -167,8 +168,9 @@ std::optional<ConfigProblem> find_tensor_ranks_problem(ParallelConfig const& par
 
 std::optional<ConfigProblem> find_tensor_problem(ParallelConfig const& parallel, GptConfig const& model,
                                                  MicroBatchShape shape) {
-  if (parallel.features > 1) {
-    if (Found found = find_sharing_problem(parallel, "parallel.tensor_grid", parallel.features, "y =", "tensor ranks"))
+  if (parallel.features() > 1) {
+    if (Found found =
+            find_sharing_problem(parallel, "parallel.tensor_grid", parallel.features(), "y =", "tensor ranks"))
       return found;
     if (Found found = features_problem(parallel, model)) return found;
   }

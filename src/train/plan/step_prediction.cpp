@@ -144,7 +144,7 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   again.erase(Recompute::none);
   if (Index const slices = config.parallel.slices(); slices > 1)
     conditions["slices"] = fmt::format("{} of {}", slices / config.parallel.tensor, slices);
-  if (config.parallel.features > 1) conditions["features"] = fmt::format("1 of {}", config.parallel.features);
+  if (config.parallel.features() > 1) conditions["features"] = fmt::format("1 of {}", config.parallel.features());
   if (config.parallel.tensor_row_chunks > 1)
     conditions["row chunks"] = fmt::format("{}", config.parallel.tensor_row_chunks);
   if (config.parallel.sequence)
