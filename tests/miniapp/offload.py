@@ -12,7 +12,37 @@ LARGE = {"model.layers": "8", "model.channels": "256", "data.steps": "4", "data.
          "data.validation_fraction": None, "kernels.gemm": '"kokkos"'}
 
 
-class Moved(TrainingTest):
+class OffloadTest(TrainingTest):
+    def check_another_residence(self, keys, key):
+        """A training goes on from a checkpoint of its middle with another residence, and ends with the same bits."""
+        kept = new_folder() / "kept"
+        deck = Deck()
+        whole = run("run", deck.path, *settings(*keys), ranks=2)
+        keys = (*keys, f"checkpoint.dir={kept}", "checkpoint.every_steps=6")
+        self.assert_ended(run("run", deck.path, *settings(*keys, f"{key}=file"), ranks=2), 0, "finite")
+        newest = sorted(path for path in kept.iterdir() if path.is_dir())
+        for path in newest[1:]:  # of the end
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+        on_host = run("run", deck.path, *settings(*keys, f"{key}=host"), ranks=2)
+        self.assert_ended(on_host, 0, "finite")
+        self.assertEqual(on_host.result["checkpoints"]["resumed_step"], 6)
+        self.assertEqual(final_hash(on_host), final_hash(whole))
+
+    def counted_by_the_kernel(self, keys, offloads):
+        """What a run moves by its own counters, and the bytes that the system has read and written more than without."""
+        words = ("bash", "-c", '"$@"; code=$?; cat /proc/$$/io; exit $code', "counted")
+        deck = Deck(LARGE)
+        ends = [start("run", deck.path, *settings(*keys, *more), wrapper=words) for more in ((), offloads)]
+        bytes_of = []
+        for end in ends:
+            outcome = self.assert_ended(end.result(), 0, "finite")
+            bytes_of.append([int(re.search(rf"^{name}: (\d+)$", outcome.out, re.M)[1]) for name in ("rchar", "wchar")])
+        return outcome.result["counted"]["offload"], *(after - before for before, after in zip(*bytes_of))
+
+
+class Moved(OffloadTest):
     def test_bits_are_the_same_and_moves_as_predicted(self):
         deck = Deck({"checkpoint.dir": '"kept"', "checkpoint.every_steps": "5"})
         futures = {residence: start("run", deck.path, *settings(*KEYS, f"memory.offload_optimizer={residence}"), ranks=2)
@@ -34,20 +64,7 @@ class Moved(TrainingTest):
             self.assertIn("offload-volume", runs[name].out)
 
     def test_a_training_goes_on_with_another_residence(self):
-        kept = new_folder() / "kept"
-        keys = (*KEYS[:2], f"checkpoint.dir={kept}", "precision.recipe=mixed16", "checkpoint.every_steps=6")
-        deck = Deck()
-        whole = run("run", deck.path, *settings(*keys[:2], keys[3]), ranks=2)
-        self.assert_ended(run("run", deck.path, *settings(*keys, "memory.offload_optimizer=file"), ranks=2), 0, "finite")
-        newest = sorted(path for path in kept.iterdir() if path.is_dir())
-        for path in newest[1:]:  # of the end
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-        on_host = run("run", deck.path, *settings(*keys, "memory.offload_optimizer=host"), ranks=2)
-        self.assert_ended(on_host, 0, "finite")
-        self.assertEqual(on_host.result["checkpoints"]["resumed_step"], 6)
-        self.assertEqual(final_hash(on_host), final_hash(whole))
+        self.check_another_residence((*KEYS[:2], "precision.recipe=mixed16"), "memory.offload_optimizer")
 
     def test_estimate_names_what_is_moved(self):
         deck = Deck()
@@ -60,7 +77,7 @@ class Moved(TrainingTest):
             self.assertRegex(text, rf"{name} +{moved[amount]}\b")
 
 
-class Parameters(TrainingTest):
+class Parameters(OffloadTest):
     KEYS = ("parallel.strategy=zero", "parallel.zero_stage=3")
 
     def test_bits_are_the_same_and_moves_as_predicted(self):
@@ -84,16 +101,7 @@ class Parameters(TrainingTest):
             self.assertEqual(runs["file"].result["counted"]["memory_bytes"]["parameters"], 0)
 
     def test_the_kernel_counts_what_is_read_and_written(self):
-        words = ("bash", "-c", '"$@"; code=$?; cat /proc/$$/io; exit $code', "counted")
-        deck = Deck(LARGE)
-        ends = [start("run", deck.path, *settings(*self.KEYS, *keys), wrapper=words)
-                for keys in ((), ("memory.offload_param=file", "memory.direct_io=off"))]
-        bytes_of = []
-        for end in ends:
-            outcome = self.assert_ended(end.result(), 0, "finite")
-            bytes_of.append([int(re.search(rf"^{name}: (\d+)$", outcome.out, re.M)[1]) for name in ("rchar", "wchar")])
-        moved = outcome.result["counted"]["offload"]
-        read, written = (after - before for before, after in zip(*bytes_of))
+        moved, read, written = self.counted_by_the_kernel(self.KEYS, ("memory.offload_param=file", "memory.direct_io=off"))
         # beside, the start, the changes of parameters, the check of their values and hashes look at all of them
         looked_at = (read - 4 * moved["read_bytes"]) / moved["file_bytes"]
         self.assertGreaterEqual(looked_at, 4)
@@ -101,20 +109,7 @@ class Parameters(TrainingTest):
         self.assertLess(abs(written - 4 * moved["written_bytes"] - moved["file_bytes"]), 1e6)
 
     def test_a_training_goes_on_with_another_residence(self):
-        kept = new_folder() / "kept"
-        keys = (*self.KEYS, f"checkpoint.dir={kept}", "checkpoint.every_steps=6")
-        deck = Deck()
-        whole = run("run", deck.path, *settings(*keys[:2]), ranks=2)
-        self.assert_ended(run("run", deck.path, *settings(*keys, "memory.offload_param=file"), ranks=2), 0, "finite")
-        newest = sorted(path for path in kept.iterdir() if path.is_dir())
-        for path in newest[1:]:  # of the end
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-        on_host = run("run", deck.path, *settings(*keys, "memory.offload_param=host"), ranks=2)
-        self.assert_ended(on_host, 0, "finite")
-        self.assertEqual(on_host.result["checkpoints"]["resumed_step"], 6)
-        self.assertEqual(final_hash(on_host), final_hash(whole))
+        self.check_another_residence(self.KEYS, "memory.offload_param")
 
     def test_what_cannot_be_is_refused(self):
         deck = Deck()
@@ -127,20 +122,11 @@ class Parameters(TrainingTest):
                 self.assertIn(said, outcome.err)
 
 
-class System(TrainingTest):
+class System(OffloadTest):
     def test_the_kernel_counts_what_is_read_and_written(self):
         """Both runs do the same beside. The file is written once more before the first step, when its values are set."""
-        words = ("bash", "-c", '"$@"; code=$?; cat /proc/$$/io; exit $code', "counted")
-        deck = Deck(LARGE)
-        ends = [start("run", deck.path, *settings(*keys), wrapper=words)
-                for keys in ((), ("memory.offload_optimizer=file", "memory.direct_io=off"))]
-        bytes_of = []
-        for end in ends:
-            outcome = self.assert_ended(end.result(), 0, "finite")
-            bytes_of.append([int(re.search(rf"^{name}: (\d+)$", outcome.out, re.M)[1]) for name in ("rchar", "wchar")])
-        moved = outcome.result["counted"]["offload"]
+        moved, read, written = self.counted_by_the_kernel((), ("memory.offload_optimizer=file", "memory.direct_io=off"))
         self.assertGreater(moved["file_bytes"], 50e6)
-        read, written = (after - before for before, after in zip(*bytes_of))
         chunk = 2 * 16 * 2**20  # of the first chunk, read ahead for an update that does not come
         self.assertLess(abs(read - 4 * moved["read_bytes"] - chunk), chunk + 1e6)
         self.assertLess(abs(written - 5 * moved["written_bytes"]), 1e6)
