@@ -110,8 +110,7 @@ PredictedMoves predict_moves_of(RunPlan const& plan, MachineSource const& machin
                            "{} has no rates of copies and files; `trainstone calibrate` measures them",
                            machine.description);
   double const each = machine.measured->parts->times.update_of_element;
-  double const update = static_cast<double>(plan.parallel.layout.share_elements()) * each;
-  PredictedMoves const moves = predict_moves(plan.parallel, *machine.measured->offload, each, step - update);
+  PredictedMoves const moves = predict_moves_of_step(plan.parallel, *machine.measured->offload, each, step);
   fmt::print("  an update copies state for {:.3g} s and waits {:.3g} s for the file, which takes {:.3g} s\n",
              moves.copies, moves.waits, moves.file);
   return moves;

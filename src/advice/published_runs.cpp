@@ -205,10 +205,10 @@ std::string published_text() {
     text += fmt::format("{}. {}", ++number, publication_text(publication));
   return text +
          "  Note: figures are as published, not as taught on slides. * the publication has no time; it is what its "
-         "rate "
-         "comes to.\n  Predicted is what this program plans for the same mesh, batch and recomputation (fp32 "
-         "gradients, "
-         "dropout 0.1), by the\n  timeline of the step. Nothing is fitted to a row. Residual: predicted by published "
+         "rate comes to.\n"
+         "  Predicted is what this program plans for the same mesh, batch and recomputation (fp32 gradients, dropout "
+         "0.1), by the\n"
+         "  timeline of the step. Nothing is fitted to a row. Residual: predicted by published "
          "time, less 1. TFLOP/s count what is\n  computed again, MFU does not. Waiting (for other ranks, of a pipeline "
          "its bubble), tensor and data (messages that\n  nothing hides) are shares of the predicted step.\n";
 }

@@ -89,15 +89,13 @@ PartTimes part_times(ResolvedRun const& run, RunPlan const& plan, StepMachine co
 }
 
 double seconds_of_moves(RunPlan const& plan, PartTimes const& times, StepMachine const& machine, double step) {
-  ShardPlan const& parallel = plan.parallel;
-  if (!parallel.offload.moves_optimizer()) return 0;
+  OffloadPlan const& offload = plan.parallel.offload;
+  if (!offload.has_chunks()) return 0;
   TRAINSTONE_REQUIRE_INPUT(machine.offload,
-                           "memory.offload_optimizer = \"{}\": the machine has no rates of copies and files, which "
-                           "`trainstone calibrate` measures, and a step has no time",
-                           to_string(parallel.offload.optimizer));
-  double const update = static_cast<double>(parallel.layout.share_elements()) * times.update_of_element;
-  PredictedMoves const moves =
-      predict_moves(parallel, *machine.offload, times.update_of_element, std::max(0.0, step - update));
+                           "memory.offload_optimizer = \"{}\", memory.offload_param = \"{}\": the machine has no rates "
+                           "of copies and files, which `trainstone calibrate` measures, and a step has no time",
+                           to_string(offload.optimizer), to_string(offload.parameters));
+  PredictedMoves const moves = predict_moves_of_step(plan.parallel, *machine.offload, times.update_of_element, step);
   return moves.copies + moves.waits;
 }
 

@@ -54,9 +54,8 @@ struct StepTime {
 inline constexpr Index played_rounds = 2;
 
 /// The time of a run's step, by the timeline of its programs (parallel/program/step_timeline.hpp).
-/// \throws InputError if the machine's network has no room for the run's nodes
+/// \throws InputError as above, or if the machine's network has no room for the run's nodes
 /// Complexity: O(stages^2 x instructions of a micro-batch), whatever the numbers of ranks and micro-batches.
-/// \throws InputError as above
 StepTime price_step(ResolvedRun const& run, StepMachine const& machine);
 
 } // namespace trainstone

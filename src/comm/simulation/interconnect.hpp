@@ -54,7 +54,7 @@ struct NodeFlow {
 /// Complexity: O(flows x (levels, or hops))
 std::vector<double> slowdowns(Interconnect const& network, std::span<NodeFlow const> flows);
 
-/// "fat tree of pods of 16 nodes, 256 nodes (taper 2)"
+/// "fat tree of nodes of 25 GB/s, pods of 16 (taper 1), pods of 256 (taper 2)"
 std::string to_string(Interconnect const& network);
 
 /// Why it has no room for so many nodes; empty if it has.

@@ -78,4 +78,10 @@ PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, d
   return moves;
 }
 
+PredictedMoves predict_moves_of_step(ShardPlan const& plan, OffloadRates const& rates, double update_of_element,
+                                     double step) {
+  double const update = static_cast<double>(plan.layout.share_elements()) * update_of_element;
+  return predict_moves(plan, rates, update_of_element, std::max(0.0, step - update));
+}
+
 } // namespace trainstone

@@ -25,6 +25,10 @@ struct PredictedMoves {
   double hidden() const { return file - waits; }
 };
 
+/// The same of a step that takes `step` seconds without these moves, update included.
+PredictedMoves predict_moves_of_step(ShardPlan const& plan, OffloadRates const& rates, double update_of_element,
+                                     double step);
+
 /// The steady state of updates that follow each other: requests queue at the file one after the other, as
 /// OptimizerState makes them. \param[in] update_of_element  kernels, in s   \param[in] between  from the end of an
 /// update to the next one, in s   Linear in the number of chunks.
