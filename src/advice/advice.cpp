@@ -5,13 +5,16 @@
 #include "advice/rough_time.hpp"
 #include "core/error.hpp"
 #include "lectures/taught_capability.hpp"
+#include "model/part.hpp"
 #include "parallel/plan/recipe.hpp"
 #include "parallel/plan/strategies.hpp"
+#include "report/machine_source.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace trainstone {
@@ -23,62 +26,94 @@ struct Search {
   Deck deck;
   WayBatch batch;
   StepMachine const* machine; ///< null: whether anything fits is all that is asked
+  Topology topology;          ///< of all ways
+  bool plans_all = false;     ///< all ranks that may need most decide what fits, and not one of every kind of stage
   Advice advice = {};
 
   bool fits(std::uint64_t bytes) const { return !request.memory || bytes <= *request.memory; }
-  DeckOnRanks on(Way const& way) const { return on_way(request.asked, deck, way, batch); }
+  DeckOnRanks on(Way const& way) const {
+    DeckOnRanks there = on_way(request.asked, deck, way, batch);
+    there.topology = topology;
+    return there;
+  }
 };
 
-/// The way, if it is legal and its first and last stage fit. \param[in,out] least  bytes of the first stage
-std::optional<RankedWay> plan_way(Search& search, Way const& way, std::optional<std::uint64_t>& least) {
+/// A legal way whose stages fit.
+struct PlannedWay {
+  ResolvedRun run;
+  RunPlan first; ///< of the first stage
+  std::uint64_t needed = 0;
+};
+
+/// Of stages with the same parts the first: it keeps most activations.
+std::vector<Rank> first_of_kinds(ResolvedRun const& run) {
+  std::set<std::tuple<bool, bool, std::vector<Index>>> kinds;
+  std::vector<Rank> ranks;
+  for (std::size_t i = 0; i < run.stages.size(); ++i) {
+    ModelStage const& stage = run.stages[i];
+    if (kinds.emplace(stage.embed, stage.head, blocks_by_chunk(stage)).second)
+      ranks.push_back(run.mesh.rank_at(Axis::pipeline, 0, static_cast<Rank>(i)));
+  }
+  return ranks;
+}
+
+/// Nothing if the way is not legal, or does not fit. \param[in,out] least  bytes of the first stage
+std::optional<PlannedWay> plan_legal(Search const& search, Way const& way, std::optional<std::uint64_t>& least) {
   try {
-    ResolvedRun const run = planned_run(search.on(way));
-    RunPlan const first = plan_memory(run, 0);
-    std::uint64_t needed = first.kernel_memory();
-    least = std::min(least.value_or(needed), needed);
-    if (!search.fits(needed)) return std::nullopt;
-    if (way.pipeline > 1) {
-      Rank const last = run.mesh.rank_at(Axis::pipeline, 0, run.mesh.pipeline - 1);
-      needed = std::max(needed, plan_memory(run, last).kernel_memory());
-      if (!search.fits(needed)) return std::nullopt;
+    DeckOnRanks const asked = search.on(way);
+    ResolvedRun const run = planned_run(asked);
+    PlannedWay planned{run, plan_memory(run, 0)};
+    planned.needed = planned.first.kernel_memory();
+    least = std::min(least.value_or(planned.needed), planned.needed);
+    for (Rank const rank : first_of_kinds(run)) {
+      if (!search.fits(planned.needed)) return std::nullopt;
+      if (rank > 0) planned.needed = std::max(planned.needed, plan_memory(run, rank).kernel_memory());
     }
-    RankedWay found{.way = way,
-                    .keys = keys_of(way, search.batch, search.deck),
-                    .needed = needed,
-                    .on_host = first.pinned_bytes,
-                    .in_file = first.file_bytes};
-    if (!search.machine) return found;
-    PartTimes const times = part_times(run, first, *search.machine);
-    found.rough_seconds = rough_seconds(way, run, first, times, *search.machine);
-    found.least_seconds = least_seconds(run, times);
-    found.has_time = search.machine->offload || way.optimizer == Residence::kernels;
-    if (found.has_time) found.rough_seconds += seconds_of_moves(first, times, *search.machine, found.rough_seconds);
-    return found;
+    if (search.fits(planned.needed) && search.plans_all) planned.needed = needed_memory(asked);
+    return search.fits(planned.needed) ? std::optional(std::move(planned)) : std::nullopt;
   } catch (InputError const&) { // not legal with the deck's other keys
     return std::nullopt;
   }
 }
 
-/// Ways that differ in savings alone: with and without shared positions and for every place of the optimizer's state
-/// the first that fits. To move the state is of use only if less is computed again than without.
+std::optional<RankedWay> plan_way(Search const& search, Way const& way, std::optional<std::uint64_t>& least) {
+  std::optional<PlannedWay> const planned = plan_legal(search, way, least);
+  if (!planned) return std::nullopt;
+  RunPlan const& first = planned->first;
+  RankedWay found{.way = way,
+                  .keys = keys_of(way, search.batch, search.deck),
+                  .needed = planned->needed,
+                  .on_host = first.pinned_bytes,
+                  .in_file = first.file_bytes};
+  if (!search.machine) return found;
+  PartTimes const times = part_times(planned->run, first, *search.machine);
+  found.rough_seconds = rough_seconds(way, planned->run, first, times, *search.machine);
+  found.least_seconds = least_seconds(planned->run, times);
+  found.has_time = search.machine->offload || !way.moves();
+  if (found.has_time) found.rough_seconds += seconds_of_moves(first, times, *search.machine, found.rough_seconds);
+  return found;
+}
+
+bool state_fits(Search const& search, Way const& way) {
+  return !search.request.memory || least_state(way, search.deck.config) <= static_cast<double>(*search.request.memory);
+}
+
+/// Ways that differ in savings alone: with and without shared positions and for every place of the state the first that
+/// fits. To move state is of use only if less is computed again than without.
 void add_first_fits(Search& search, Way const& way, std::vector<RankedWay>& found,
                     std::optional<std::uint64_t>& least) {
-  std::map<std::pair<bool, Residence>, Recompute> least_again; // by sequence and place
-  auto const fits_with_less = [&](Way const& saving, Residence place) {
-    auto const fit = least_again.find({saving.sequence, place});
-    return fit != least_again.end() && fit->second <= saving.recompute;
-  };
+  std::vector<Way> fit;
   for (Way const& saving : with_savings(way, search.deck.config)) {
-    if (fits_with_less(saving, Residence::kernels) || fits_with_less(saving, saving.optimizer)) continue;
-    ++search.advice.ways;
-    if (!search.request.memory ||
-        least_state(saving, search.deck.config) <= static_cast<double>(*search.request.memory)) {
-      std::optional<RankedWay> fit = plan_way(search, saving, least);
-      if (!fit) continue;
-      least_again.emplace(std::pair(saving.sequence, saving.optimizer), saving.recompute);
-      found.push_back(std::move(*fit));
-    } else {
-      ++search.advice.without_a_plan;
+    bool const is_of_use = std::ranges::none_of(fit, [&](Way const& other) {
+      return other.sequence == saving.sequence && other.recompute <= saving.recompute && moves_no_more(other, saving);
+    });
+    if (!is_of_use) continue;
+    if (!search.plans_all) ++search.advice.ways;
+    if (!state_fits(search, saving)) {
+      if (!search.plans_all) ++search.advice.without_a_plan;
+    } else if (std::optional<RankedWay> one = plan_way(search, saving, least)) {
+      fit.push_back(saving);
+      found.push_back(std::move(*one));
     }
   }
 }
@@ -104,20 +139,40 @@ bool play(Search const& search, RankedWay& one) {
 /// Plays timelines: first for the list, then of ways that may still be faster than the fastest.
 class Plays {
 public:
-  Plays(Search const& search, std::vector<RankedWay> ways)
-      : m_search(search), m_listed(std::min(search.request.listed, search.request.played)), m_others(std::move(ways)) {}
+  Plays(Search& search, std::vector<RankedWay> ways)
+      : m_search(search), m_listed(std::min(search.request.listed, search.request.played)), m_others(std::move(ways)) {
+    sort_others();
+  }
 
   void play_for_list() {
-    std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> of_mesh;
     play_if([&](RankedWay const& one) {
       if (m_played.size() >= m_listed) return false;
-      return of_mesh[{one.way.tensor, one.way.pipeline}]++ < most_of_a_mesh;
+      return std::cmp_less(std::ranges::count(m_played, mesh_of_way(one), mesh_of_way), most_of_a_mesh);
     });
   }
   void play_what_may_win() {
     play_if([&](RankedWay const& one) {
       return m_played.size() < m_search.request.played && one.least_seconds < m_fastest;
     });
+  }
+  /// Puts ways that save more in the place of those that did not fit when all their ranks were planned.
+  /// \return whether there were such
+  bool replace_misfits() {
+    std::vector<Way> const misfits = std::exchange(m_misfits, {});
+    m_search.plans_all = true;
+    for (Way const& base : misfits) {
+      std::erase_if(m_others, [&](RankedWay const& one) { return without_savings(one.way) == base; });
+      std::optional<std::uint64_t> least;
+      std::vector<RankedWay> found;
+      add_first_fits(m_search, base, found, least);
+      std::erase_if(found, [&](RankedWay const& one) {
+        return std::ranges::find(m_played, one.way, &RankedWay::way) != m_played.end();
+      });
+      std::ranges::move(found, std::back_inserter(m_others));
+    }
+    m_search.plans_all = false;
+    sort_others();
+    return !misfits.empty();
   }
   /// With a timeline by their time, then the others.
   std::vector<RankedWay> take() {
@@ -136,45 +191,62 @@ private:
       } else if (play(m_search, one)) {
         m_fastest = std::min(m_fastest, one.time.step);
         m_played.push_back(std::move(one));
+      } else {
+        Way const base = without_savings(one.way);
+        if (std::ranges::find(m_misfits, base) == m_misfits.end()) m_misfits.push_back(base);
       }
     }
     m_others = std::move(others);
   }
 
-  Search const& m_search;
+  static std::tuple<std::int64_t, std::int64_t, std::int64_t> mesh_of_way(RankedWay const& one) {
+    return {one.way.tensor, one.way.features, one.way.pipeline};
+  }
+
+  /// Those with a time first, the fastest by rough time of all first.
+  void sort_others() {
+    std::ranges::stable_sort(m_others, {},
+                             [](RankedWay const& one) { return std::pair(!one.has_time, one.rough_seconds); });
+  }
+
+  Search& m_search;
   std::size_t m_listed;
   std::vector<RankedWay> m_played, m_others;
+  std::vector<Way> m_misfits; ///< without their savings
   double m_fastest = std::numeric_limits<double>::infinity();
 };
 
 /// Moves ways with a timeline to the front of the list.
-void play_best(Search const& search, std::vector<RankedWay>& all) {
-  std::ranges::stable_sort(all, {}, [](RankedWay const& one) { return std::pair(!one.has_time, one.rough_seconds); });
+void play_best(Search& search, std::vector<RankedWay>& all) {
   Plays plays(search, std::move(all));
-  plays.play_for_list();
-  plays.play_what_may_win();
+  do {
+    plays.play_for_list();
+    plays.play_what_may_win();
+  } while (plays.replace_misfits());
   all = plays.take();
 }
 
 Search search_of(AdviceRequest const& request, StepMachine const* machine) {
   Deck deck = request.asked.deck();
   WayBatch const batch = batch_of_ways(request.asked);
-  return {request, std::move(deck), batch, machine};
+  Topology const topology =
+      imagined_topology(deck.config, request.asked.ranks, std::min(request.asked.nodes, request.asked.ranks));
+  return {request, std::move(deck), batch, machine, topology};
 }
 
-/// Whether a way that needs least memory fits on so many ranks. What is on the host or in a file, any host holds.
+/// Whether any way fits on so many ranks. What is on the host or in a file, any host holds.
 bool anything_fits(AdviceRequest const& request, WayBatch const& batch) {
   Search search = search_of(request, nullptr);
   search.batch = batch;
-  for (Way const& mesh : meshes(search.deck.config.model, batch, request.asked.ranks)) {
+  search.plans_all = true;
+  for (Way const& mesh : meshes(search.deck.config, batch, request.asked.ranks)) {
     Way way = mesh;
     way.recompute = Recompute::full;
     way.sequence = mesh.tensor > 1;
-    way.optimizer = Residence::host;
-    if (mesh.data > 1) way.strategy = Strategy::zero, way.zero_stage = 3;
+    way.optimizer = way.parameters = Residence::host;
+    way.strategy = Strategy::zero, way.zero_stage = 3;
     std::optional<std::uint64_t> least;
-    if (request.memory && least_state(way, search.deck.config) > static_cast<double>(*request.memory)) continue;
-    if (plan_way(search, way, least)) return true;
+    if (state_fits(search, way) && plan_way(search, way, least)) return true;
   }
   return false;
 }
@@ -183,19 +255,22 @@ bool anything_fits(AdviceRequest const& request, WayBatch const& batch) {
 
 double least_state(Way const& way, RunConfig const& config) {
   if (way.pipeline > config.model.layers + 2) return 0;
-  auto const parameters = static_cast<double>(largest_rank_parameters(config.model, way.tensor, way.pipeline));
+  double const parameters = static_cast<double>(largest_rank_parameters(config.model, way.tensor, way.pipeline)) /
+                            static_cast<double>(way.features);
   bool const hybrid = way.strategy == Strategy::hsdp;
   int const stage = hybrid ? 3 : static_cast<int>(way.zero_stage);
   auto const sharers = static_cast<double>(hybrid ? way.shard_group : way.data);
   auto const bytes = state_bytes(recipe(config.precision.recipe, config.optimizer), stage, parameters, sharers);
-  return way.optimizer == Residence::kernels ? bytes.total() : bytes.parameters + bytes.gradients;
+  double const of_optimizer = bytes.total() - bytes.parameters - bytes.gradients;
+  return bytes.gradients + (way.parameters == Residence::kernels ? bytes.parameters : 0) +
+         (way.optimizer == Residence::kernels ? of_optimizer : 0);
 }
 
 Advice find_ways(AdviceRequest const& request, StepMachine const& machine) {
   Search search = search_of(request, &machine);
   Advice& advice = search.advice;
   advice.batch = search.batch;
-  std::vector<Way> const all = meshes(search.deck.config.model, search.batch, request.asked.ranks);
+  std::vector<Way> const all = meshes(search.deck.config, search.batch, request.asked.ranks);
   TRAINSTONE_REQUIRE_INPUT(!all.empty(),
                            "--advise: batch.global = {} is no multiple of batch.micro = {} x data ranks on any mesh of "
                            "{} ranks; --set batch.micro and batch.global",
@@ -230,6 +305,7 @@ Way own_way(DeckOnRanks const& asked) {
   return {.tensor = parallel.tensor,
           .pipeline = parallel.pipeline,
           .data = mesh_of(parallel, asked.ranks).data(),
+          .features = parallel.features(),
           .schedule = parallel.pipeline_schedule,
           .chunks = parallel.pipeline_chunks,
           .strategy = parallel.strategy,
@@ -237,15 +313,17 @@ Way own_way(DeckOnRanks const& asked) {
           .shard_group = parallel.shard_group,
           .sequence = parallel.sequence,
           .recompute = config.model_options.recompute_of(0),
-          .optimizer = parallel.offload_optimizer};
+          .optimizer = parallel.offload_optimizer,
+          .parameters = parallel.offload_parameters};
 }
 
 int changes(Way const& from, Way const& to) {
   bool const same_schedule = to.pipeline == 1 || (from.schedule == to.schedule && from.chunks == to.chunks);
   bool const same_sharing =
       from.strategy == to.strategy && from.zero_stage == to.zero_stage && from.shard_group == to.shard_group;
-  return (from.tensor != to.tensor) + (from.pipeline != to.pipeline) + !same_schedule + !same_sharing +
-         (from.sequence != to.sequence) + (from.recompute != to.recompute) + (from.optimizer != to.optimizer);
+  return (from.tensor != to.tensor) + (from.features != to.features) + (from.pipeline != to.pipeline) + !same_schedule +
+         !same_sharing + (from.sequence != to.sequence) + (from.recompute != to.recompute) +
+         (from.optimizer != to.optimizer) + (from.parameters != to.parameters);
 }
 
 RankedWay const* least_change(Way const& from, std::vector<RankedWay> const& ranked) {

@@ -19,9 +19,9 @@ Json or_null(std::optional<Value> const& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-/// Of optimizer state that does not lie with the kernels.
+/// Of state that does not lie with the kernels.
 std::string elsewhere(RankedWay const& one) {
-  if (one.way.optimizer == Residence::kernels) return "";
+  if (!one.way.moves()) return "";
   std::string const file = one.in_file > 0 ? fmt::format(", {} in a file", mebibytes(one.in_file)) : "";
   return fmt::format(" ({} on the host{})", mebibytes(one.on_host), file);
 }
@@ -32,13 +32,20 @@ std::string table_of(std::vector<RankedWay> const& ranked, std::size_t top) {
                                  "", "step", "memory", "bubble", "exposed", "exposed", "exposed", "exposed", "exposed",
                                  "", "predicted", "fullest", "", "tensor", "data", "pipeline", "control", "offload");
   std::size_t number = 0;
+  auto const add = [&](std::string const& step, RankedWay const& one, std::vector<std::string> const& shares) {
+    text += fmt::format("{:>4} {:>11} {:>12} {:>7}", ++number, step, mebibytes(one.needed), shares.front());
+    for (std::size_t i = 1; i < shares.size(); ++i) text += fmt::format(" {:>8}", shares[i]);
+    text += fmt::format("  {}{}\n", to_string(one.way), elsewhere(one));
+  };
   for (RankedWay const& one : ranked) {
-    if (!one.played || number == top) break;
+    if (number == top) break;
     auto const share = [&](double seconds) { return fmt::format("{:.1f} %", 100 * seconds / one.time.step); };
-    text += fmt::format("{:>4} {:>9.4g} s {:>12} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8}  {}{}\n", ++number, one.time.step,
-                        mebibytes(one.needed), share(one.time.bubble), share(one.time.tensor), share(one.time.data),
-                        share(one.time.pipeline), share(one.time.control), share(one.time.offload), to_string(one.way),
-                        elsewhere(one));
+    if (one.played)
+      add(fmt::format("{:.4g} s", one.time.step), one,
+          {share(one.time.bubble), share(one.time.tensor), share(one.time.data), share(one.time.pipeline),
+           share(one.time.control), share(one.time.offload)});
+    else if (!one.has_time)
+      add("-", one, std::vector<std::string>(6, "-"));
   }
   return text;
 }
@@ -48,9 +55,10 @@ std::string excluded_text(Advice const& advice) {
   std::string text = fmt::format("{} of which no way fits:", plural(std::ssize(advice.excluded), "mesh"));
   if (advice.excluded.size() > 1) text.replace(text.find("meshs"), 5, "meshes");
   for (ExcludedMesh const& one : advice.excluded)
-    text += fmt::format(" {}x{}x{}{}", one.mesh.tensor, one.mesh.data, one.mesh.pipeline,
-                        one.least ? fmt::format(" ({})", mebibytes(*one.least)) : "");
-  return text + "\n  (tensor x data x pipeline, in parentheses what the first stage needs at least)\n";
+    text += fmt::format(" {}x{}x{} ({})", one.mesh.tensor * one.mesh.features, one.mesh.data, one.mesh.pipeline,
+                        one.least ? mebibytes(*one.least) : "state alone");
+  return text + "\n  (tensor x data x pipeline; in parentheses what the first stage needs at least, or that the state "
+                "alone does not fit)\n";
 }
 
 std::string change_text(AdviceReport const& report) {
@@ -72,17 +80,26 @@ std::string others_text(Advice const& advice, std::ptrdiff_t played) {
                         "is longer, or three of their mesh were played\n",
                         others, others - rest, rest);
   if (without_time > 0)
-    text += fmt::format("  {} fit with the optimizer's state on the host or in a file, and have no time: no rates of "
-                        "copies and files are known, which `trainstone calibrate` measures\n",
+    text += fmt::format("  {} fit with optimizer state or parameters on the host or in a file, and have no time: no "
+                        "rates of copies and files are known, which `trainstone calibrate` measures\n",
                         without_time);
   return text;
 }
 
 Json json_of(RankedWay const& one) {
-  Json json{{"way", to_string(one.way)},          {"tensor", one.way.tensor},  {"data", one.way.data},
-            {"pipeline", one.way.pipeline},       {"set", one.keys},           {"needed_bytes", one.needed},
-            {"host_bytes", one.on_host},          {"file_bytes", one.in_file}, {"played", one.played},
-            {"rough_seconds", one.rough_seconds}, {"has_time", one.has_time},  {"least_seconds", one.least_seconds}};
+  Json json{{"way", to_string(one.way)},
+            {"tensor", one.way.tensor},
+            {"data", one.way.data},
+            {"features", one.way.features},
+            {"pipeline", one.way.pipeline},
+            {"set", one.keys},
+            {"needed_bytes", one.needed},
+            {"host_bytes", one.on_host},
+            {"file_bytes", one.in_file},
+            {"played", one.played},
+            {"rough_seconds", one.rough_seconds},
+            {"has_time", one.has_time},
+            {"least_seconds", one.least_seconds}};
   if (!one.played) return json;
   json["step_seconds"] = one.time.step;
   json["compute_seconds"] = one.time.compute;
@@ -135,7 +152,7 @@ std::string advice_text(AdviceReport const& report, std::size_t top) {
   text += others_text(advice, played);
   if (!advice.ranked.empty()) {
     text += table_of(advice.ranked, top);
-    text += fmt::format("the fastest: {}\n", set_options(advice.ranked.front().keys));
+    if (played > 0) text += fmt::format("the fastest: {}\n", set_options(advice.ranked.front().keys));
     text += change_text(report);
   }
   text += excluded_text(advice);
@@ -163,6 +180,7 @@ std::string advice_json(AdviceReport const& report) {
   json["excluded"] = Json::array();
   for (ExcludedMesh const& one : report.advice.excluded)
     json["excluded"].push_back({{"tensor", one.mesh.tensor},
+                                {"features", one.mesh.features},
                                 {"data", one.mesh.data},
                                 {"pipeline", one.mesh.pipeline},
                                 {"least_bytes", or_null(one.least)}});

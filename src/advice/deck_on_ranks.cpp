@@ -13,12 +13,13 @@ DeckOnRanks DeckOnRanks::with(std::vector<std::string> const& keys) const {
 }
 
 DeckOnRanks read_deck_on_ranks(DeckInput const& input, std::int64_t ranks, std::int64_t nodes) {
-  return {read_deck_text(input), input, ranks, nodes};
+  return {.text = read_deck_text(input), .input = input, .ranks = ranks, .nodes = nodes};
 }
 
 ResolvedRun planned_run(DeckOnRanks const& asked) {
   RunConfig const config = resolve(asked.deck(), asked.ranks);
-  ResolvedRun run = resolve_run(config, imagined_topology(config, asked.ranks, asked.nodes));
+  ResolvedRun run =
+      resolve_run(config, asked.topology ? *asked.topology : imagined_topology(config, asked.ranks, asked.nodes));
   return is_asynchronous(config.parallel) ? with_one_worker(run, 0) : run;
 }
 

@@ -7,6 +7,7 @@
 #include "train/plan/resolved_run.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct DeckOnRanks {
   DeckInput input;
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
+  std::optional<Topology> topology = {}; ///< of ranks and nodes, if a search has it already
 
   /// The same with more keys set: "section.key=value". The last of equal keys counts.
   DeckOnRanks with(std::vector<std::string> const& keys) const;

@@ -13,8 +13,7 @@ double seconds_of(PartTimes const& times, PartKind kind, Recompute again) {
   return part.forward + recompute + std::min(part.backward, part.backward_adding);
 }
 
-double seconds_of_block(PartTimes const& times, GptOptions const& options, Index block) {
-  Recompute const again = options.recompute_of(block);
+double seconds_of_block(PartTimes const& times, Recompute again) {
   return seconds_of(times, PartKind::attention, again) + seconds_of(times, PartKind::mlp, again);
 }
 
@@ -27,8 +26,11 @@ double least_seconds(ResolvedRun const& run, PartTimes const& times) {
     bool const is_last = &stage == &run.stages.back();
     Index const blocks = is_last ? std::ssize(stage.blocks) : blocks_by_chunk(stage).front();
     double sum = stage.embed ? seconds_of(times, PartKind::embed, Recompute::none) : 0;
-    for (Index i = 0; i < blocks; ++i)
-      sum += seconds_of_block(times, options, stage.blocks[static_cast<std::size_t>(i)]);
+    for (Index i = 0; i < blocks; ++i) {
+      Index const block = stage.blocks[static_cast<std::size_t>(i)];
+      // backward of the last block may follow its forward at once, and then computes nothing again
+      sum += seconds_of_block(times, i + 1 < blocks ? options.recompute_of(block) : Recompute::none);
+    }
     if (is_last)
       work = sum + seconds_of(times, PartKind::head, Recompute::none) + times.loss;
     else

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace trainstone {
 
@@ -34,12 +35,15 @@ std::string strategy_of(Way const& way) {
 } // namespace
 
 std::string to_string(Way const& way) {
-  std::string text = fmt::format("tensor {} x data {} x pipeline {}", way.tensor, way.data, way.pipeline);
+  std::string const tensor =
+      way.features > 1 ? fmt::format("grid {} x {}", way.tensor, way.features) : fmt::format("tensor {}", way.tensor);
+  std::string text = fmt::format("{} x data {} x pipeline {}", tensor, way.data, way.pipeline);
   if (way.pipeline > 1) text += ", " + way.schedule + (way.chunks > 1 ? fmt::format(" {}", way.chunks) : "");
   text += ", " + strategy_of(way);
   if (way.sequence) text += ", sequence";
   if (way.recompute != Recompute::none) text += fmt::format(", recompute {}", to_string(way.recompute));
   if (way.optimizer != Residence::kernels) text += fmt::format(", offload optimizer {}", to_string(way.optimizer));
+  if (way.parameters != Residence::kernels) text += fmt::format(", offload parameters {}", to_string(way.parameters));
   return text;
 }
 
@@ -65,7 +69,7 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
   set("batch.global", batch.global);
   if (deck.config.batch.accumulation > 0) set("batch.accumulation", way.accumulation(batch));
   if (asked.has_grid())
-    set("parallel.tensor_grid", fmt::format("[{}, 1, 1]", way.tensor));
+    set("parallel.tensor_grid", fmt::format("[{}, {}, 1]", way.tensor, way.features));
   else
     change("parallel.tensor", way.tensor, asked.tensor);
   change("parallel.pipeline", way.pipeline, asked.pipeline);
@@ -79,6 +83,7 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
   change("parallel.sequence", way.sequence, asked.sequence);
   change("memory.recompute", to_string(way.recompute), to_string(deck.config.model_options.recompute_of(0)));
   change("memory.offload_optimizer", to_string(way.optimizer), to_string(asked.offload_optimizer));
+  change("memory.offload_param", to_string(way.parameters), to_string(asked.offload_parameters));
   return keys;
 }
 
@@ -89,15 +94,23 @@ DeckOnRanks on_way(DeckOnRanks const& asked, Deck const& deck, Way const& way, W
   return on;
 }
 
-std::vector<Way> meshes(GptConfig const& model, WayBatch const& batch, std::int64_t ranks) {
+std::vector<Way> meshes(RunConfig const& config, WayBatch const& batch, std::int64_t ranks) {
+  GptConfig const& model = config.model;
   std::vector<Way> all;
+  auto const add_pipelines = [&](Way const& sharers) {
+    std::int64_t const groups = ranks / sharers.ranks();
+    for (std::int64_t const pipeline : divisors(groups)) {
+      std::int64_t const data = groups / pipeline;
+      if (pipeline > most_stages(model.layers) || batch.global % (batch.micro * data) != 0) continue;
+      all.push_back(sharers);
+      all.back().pipeline = pipeline;
+      all.back().data = data;
+    }
+  };
   for (std::int64_t const tensor : divisors(ranks)) {
     if (model.heads % tensor != 0) continue;
-    for (std::int64_t const pipeline : divisors(ranks / tensor)) {
-      std::int64_t const data = ranks / tensor / pipeline;
-      if (pipeline > most_stages(model.layers) || batch.global % (batch.micro * data) != 0) continue;
-      all.push_back({.tensor = tensor, .pipeline = pipeline, .data = data});
-    }
+    for (std::int64_t const features : divisors(config.parallel.has_grid() ? ranks / tensor : 1))
+      if (model.channels % features == 0) add_pipelines({.tensor = tensor, .features = features});
   }
   return all;
 }
@@ -136,21 +149,57 @@ std::vector<Way> with_strategies(Way const& way) {
   return all;
 }
 
+namespace {
+
+/// Optimizer state is moved first: it is larger, and no pass needs it. The deck's own places are among them.
+std::vector<std::pair<Residence, Residence>> places_of_state(Way const& way, ParallelConfig const& own) {
+  std::vector<std::pair<Residence, Residence>> places;
+  for (Residence const optimizer : {Residence::kernels, Residence::host, Residence::file})
+    places.emplace_back(optimizer, Residence::kernels);
+  if (!way.shares_parameters() && way.data > 1) return places;
+  places.emplace_back(Residence::host, Residence::host);
+  places.emplace_back(Residence::file, Residence::host);
+  places.emplace_back(Residence::file, Residence::file);
+  std::pair const of_deck(own.offload_optimizer, own.offload_parameters);
+  if (std::ranges::find(places, of_deck) == places.end()) places.push_back(of_deck);
+  return places;
+}
+
+} // namespace
+
 std::vector<Way> with_savings(Way const& way, RunConfig const& config) {
   bool const materialized = config.model_options.attention == AttentionKind::materialized;
   std::vector<Way> all;
-  for (Residence const optimizer : {Residence::kernels, Residence::host, Residence::file})
+  for (auto const& [optimizer, parameters] : places_of_state(way, config.parallel))
     for (Recompute const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       if (recompute == Recompute::selective && !materialized) continue;
       for (bool const sequence : {false, true}) {
         if (sequence && way.tensor == 1) continue;
-        all.push_back(way);
-        all.back().recompute = recompute;
-        all.back().sequence = sequence;
-        all.back().optimizer = optimizer;
+        Way saving = way;
+        saving.recompute = recompute;
+        saving.sequence = sequence;
+        saving.optimizer = optimizer;
+        saving.parameters = parameters;
+        if (parameters != Residence::kernels && !way.shares_parameters())
+          saving.strategy = Strategy::zero, saving.zero_stage = 3;
+        all.push_back(saving);
       }
     }
   return all;
+}
+
+Way without_savings(Way const& way) {
+  Way base = way;
+  base.sequence = false;
+  base.recompute = Recompute::none;
+  base.optimizer = base.parameters = Residence::kernels;
+  if (way.data == 1) base.strategy = Strategy::ddp, base.zero_stage = 0;
+  return base;
+}
+
+bool moves_no_more(Way const& one, Way const& other) {
+  auto const no_more = [](Residence here, Residence there) { return here == Residence::kernels || here == there; };
+  return no_more(one.optimizer, other.optimizer) && no_more(one.parameters, other.parameters);
 }
 
 } // namespace trainstone

@@ -20,16 +20,22 @@ struct WayBatch {
 
 struct Way {
   std::int64_t tensor = 1, pipeline = 1, data = 1;
+  std::int64_t features = 1;     ///< y of a tensor grid, whose x is `tensor`
   std::string schedule = "1f1b"; ///< of several stages
   std::int64_t chunks = 1;
   Strategy strategy = Strategy::ddp;
   std::int64_t zero_stage = 0, shard_group = 0;
   bool sequence = false;
   Recompute recompute = Recompute::none;
-  Residence optimizer = Residence::kernels; ///< where the optimizer's state lies between updates
+  Residence optimizer = Residence::kernels;  ///< where the optimizer's state lies between updates
+  Residence parameters = Residence::kernels; ///< where a rank's shares of parameters lie
 
-  std::int64_t ranks() const { return tensor * pipeline * data; }
+  std::int64_t ranks() const { return tensor * features * pipeline * data; }
   std::int64_t accumulation(WayBatch const& batch) const { return batch.global / (batch.micro * data); }
+  /// Whether a rank holds a share of its parameters alone.
+  bool shares_parameters() const { return strategy == Strategy::hsdp || zero_stage == 3; }
+  /// Whether a part of the state does not lie with the kernels.
+  bool moves() const { return optimizer != Residence::kernels || parameters != Residence::kernels; }
   bool operator==(Way const&) const = default;
 };
 
@@ -46,8 +52,8 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
 DeckOnRanks on_way(DeckOnRanks const& asked, Deck const& deck, Way const& way, WayBatch const& batch);
 
 /// All meshes of so many ranks: the heads divide among tensor ranks, the blocks among stages, the micro-batches among
-/// data ranks. Ways without anything else.
-std::vector<Way> meshes(GptConfig const& model, WayBatch const& batch, std::int64_t ranks);
+/// data ranks, and the channels among features if the deck has a tensor grid. Ways without anything else.
+std::vector<Way> meshes(RunConfig const& config, WayBatch const& batch, std::int64_t ranks);
 
 /// Schedules and numbers of chunks of a mesh, of all that a training can have but the naive one, whose stages never
 /// compute side by side.
@@ -57,8 +63,15 @@ std::vector<Way> with_schedules(Way const& mesh, GptConfig const& model, WayBatc
 std::vector<Way> with_strategies(Way const& way);
 
 /// Positions shared or not, what blocks compute again, and what lies on the host or in files: what a rank does to need
-/// less memory. All with the optimizer's state in one place before those with another place, and of these the fastest
-/// first. Another such dimension belongs here, its keys into keys_of(), and another residence beside Way::optimizer.
+/// less memory. All with the state in one place before those with another place, and of these the fastest first. On one
+/// data rank parameters are moved by stage 3 of zero. Another such dimension belongs here, its keys into keys_of(), and
+/// another residence beside Way::optimizer.
 std::vector<Way> with_savings(Way const& way, RunConfig const& config);
+
+/// A way as with_savings() takes it.
+Way without_savings(Way const& way);
+
+/// Whether all that is moved in one way is moved in the other, too, and to the same place.
+bool moves_no_more(Way const& one, Way const& other);
 
 } // namespace trainstone

@@ -142,8 +142,7 @@ TEST_CASE("shares of parameters are copied by gathers, and a file of them is wri
   CHECK(filed.gather_moves == StateMoves{0, 2 * 2 * share * parameter, 2 * 2 * file, 0, 2 * 2 * 3});
   CHECK(filed.evaluation_moves.to_kernels < 2 * share * parameter); // blocks once, the root twice
 
-  StateMoves expected{.to_host = moves ? share * gradient : share * parameter,
-                      .to_kernels = moves || mixed ? 0 : share * parameter};
+  StateMoves expected{.to_host = moves ? share * gradient : 0}; // kernels reach what lies on the host
   StateMoves on_host = expected;
   if (state == Residence::file) {
     on_host.read = on_host.written = state_file;
@@ -214,4 +213,19 @@ TEST_CASE("an update waits for the file as long as nothing else covers it", "[tr
   CHECK(std::abs(predicted(0, behind / 2) - (file - behind / 2)) < 1e-6 * file);
   CHECK(std::abs(predicted(0, 1) - (file - behind)) < 1e-6 * file);
   CHECK(predicted(slow / 200, 1) < predicted(0, 1));
+}
+
+TEST_CASE("an update asks for the first parameters when it begins", "[train][offload]") {
+  RunConfig config = config_of(RecipeName::fp32, Residence::file, 4096, 1, 3);
+  config.parallel.offload_parameters = Residence::file;
+  RunPlan const plan = plan_run(config, 0, 1);
+  OffloadRates const rates{.copy = 1e18, .read = 2e9, .write = 1e9};
+  StateChunk const first =
+      update_chunks(plan.parallel.offload, plan.parallel.layout, 0, std::ssize(plan.parallel.layout.groups) - 1)
+          .front();
+  double const read = static_cast<double>(in_blocks(4 * static_cast<std::uint64_t>(first.range.size()))) / rates.read;
+  PredictedMoves const found = predict_moves(plan.parallel, rates, 1e-3, 1);
+  CHECK(std::abs(found.waits - read) < 1e-9 * read);
+  double const file = static_cast<double>(plan.file_bytes) * (1 / rates.read + 1 / rates.write);
+  CHECK(std::abs(found.file - file) < 1e-9 * file);
 }

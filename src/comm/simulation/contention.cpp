@@ -67,38 +67,44 @@ private:
     return m_motion == Motion::exchange ? rank ^ distance : (rank + distance) % m_lines.ranks;
   }
 
-  Factors factors_of(std::vector<Ends> const& sent) const {
-    std::vector<NodeFlow> flows;
+  /// Calls visit(the sender that is played and its receiver, flow) for every message of all ranks. Messages of many
+  /// ranks to many others have no room all at once.
+  template <class Visit>
+  void for_each_flow(std::vector<Ends> const& sent, Visit const& visit) const {
     std::size_t const lines = m_lines.nodes.size() / static_cast<std::size_t>(m_lines.ranks);
     Rank const groups = m_lines.ranks / m_played;
-    flows.reserve(sent.size() * static_cast<std::size_t>(groups) * lines);
     std::map<Rank, int> of_sender, of_receiver; // messages that share a rank's ports
     for (auto const& [sender, receiver] : sent) ++of_sender[sender], ++of_receiver[receiver % m_played];
-    for (auto const& [sender, receiver] : sent) {
+    for (Ends const& ends : sent) {
+      auto const [sender, receiver] = ends;
       int const most = std::max({m_ports, of_sender.at(sender), of_receiver.at(receiver % m_played)});
       double const rate = m_rate * m_ports / most;
       for (std::size_t line = 0; line < lines; ++line)
         for (Rank group = 0; group < groups; ++group)
-          flows.push_back({node_of(line, in_group(sender, group)), node_of(line, in_group(receiver, group)), rate});
+          visit(ends, NodeFlow{node_of(line, in_group(sender, group)), node_of(line, in_group(receiver, group)), rate});
     }
-    if (m_node_ports > 0) share_node_ports(flows);
-    std::vector<double> const slower = slowdowns(m_network, flows);
-    Factors factors;
-    std::size_t next = 0;
-    for (Ends const& ends : sent) {
-      double& factor = factors.try_emplace(ends, 1).first->second;
-      for (std::size_t i = 0; i < lines * static_cast<std::size_t>(groups); ++i)
-        factor = std::max(factor, slower[next++]);
-    }
-    return factors;
   }
 
-  /// A node sends and receives no more than its ports pass.
-  void share_node_ports(std::vector<NodeFlow>& flows) const {
-    std::map<std::int64_t, double> out, in;
-    for (NodeFlow const& flow : flows) out[flow.from] += flow.rate, in[flow.to] += flow.rate;
-    for (NodeFlow& flow : flows)
-      flow.rate *= std::min(1.0, m_node_ports * m_rate / std::max(out.at(flow.from), in.at(flow.to)));
+  Factors factors_of(std::vector<Ends> const& sent) const {
+    std::map<std::int64_t, double> out, in; // of nodes
+    if (m_node_ports > 0)
+      for_each_flow(sent, [&](Ends const&, NodeFlow const& flow) {
+        out[flow.from] += flow.rate;
+        in[flow.to] += flow.rate;
+      });
+    auto const through_ports = [&](NodeFlow flow) { // a node sends and receives no more than its ports pass
+      if (m_node_ports > 0)
+        flow.rate *= std::min(1.0, m_node_ports * m_rate / std::max(out.at(flow.from), in.at(flow.to)));
+      return flow;
+    };
+    CutLoads loads(m_network);
+    for_each_flow(sent, [&](Ends const&, NodeFlow const& flow) { loads.add(through_ports(flow)); });
+    Factors factors;
+    for_each_flow(sent, [&](Ends const& ends, NodeFlow const& flow) {
+      double& factor = factors.try_emplace(ends, 1).first->second;
+      factor = std::max(factor, loads.slowdown(through_ports(flow)));
+    });
+    return factors;
   }
 
   std::int64_t node_of(std::size_t line, Rank rank) const {

@@ -20,7 +20,7 @@ struct PlacedLines {
 /// A message that is played for many is as slow as the slowest of these.
 /// \param[in] wire    by message of `timed`: seconds that grow with its bytes, alone
 /// \param[in] motion  how rank r + k does what rank r does, if ranks 0 ... k-1 are played
-/// Complexity: O(all ranks x different rounds)
+/// Complexity: O(all ranks x messages of one in a round x different rounds); memory: O(nodes + cuts)
 void lengthen(TimedSchedules& timed, std::vector<double> const& wire, MachineModel const& machine,
               PlacedLines const& lines, Motion motion);
 

@@ -4,25 +4,19 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <unordered_map>
-#include <utility>
 
 namespace trainstone {
 
 namespace {
 
-/// What a cut passes, and what flows want of it.
-class Cuts {
-public:
-  void add(std::uint64_t cut, double rate) { m_loads[cut] += rate; }
-  double load(std::uint64_t cut) const { return m_loads.at(cut); }
+constexpr std::uint64_t most_kinds = 64;
 
-private:
-  std::unordered_map<std::uint64_t, double> m_loads;
-};
+/// \param[in] kind  below most_kinds: a level up or down, or a dimension and a side
+std::uint64_t name_of(std::int64_t place, std::uint64_t kind) {
+  return static_cast<std::uint64_t>(place) * most_kinds + kind;
+}
 
-std::uint64_t name_of(std::int64_t place, std::uint64_t kind) { return static_cast<std::uint64_t>(place) * 64 + kind; }
+constexpr std::uint64_t out = 0, in = 1; ///< of a dragonfly's group
 
 bool is_between_nodes(NodeFlow const& flow) { return flow.from != flow.to && flow.rate > 0; }
 
@@ -63,63 +57,54 @@ void for_each_torus_link(Interconnect const& network, NodeFlow const& flow, Visi
   }
 }
 
-template <class ForEachCut>
-std::vector<double> shares(Interconnect const& network, std::span<NodeFlow const> flows,
-                           ForEachCut const& for_each_cut) {
-  Cuts cuts;
-  for (NodeFlow const& flow : flows)
-    if (is_between_nodes(flow))
-      for_each_cut(network, flow, [&](std::uint64_t cut, double) { cuts.add(cut, flow.rate); });
-  std::vector<double> slower(flows.size(), 1);
-  for (std::size_t i = 0; i < flows.size(); ++i)
-    if (is_between_nodes(flows[i]))
-      for_each_cut(network, flows[i], [&](std::uint64_t cut, double capacity) {
-        slower[i] = std::max(slower[i], cuts.load(cut) / capacity);
-      });
-  return slower;
-}
-
-// --- dragonfly
-
-std::vector<double> dragonfly_shares(Interconnect const& network, std::span<NodeFlow const> flows) {
-  constexpr std::uint64_t out = 0, in = 1;
-  Cuts groups;
-  std::map<std::pair<std::int64_t, std::int64_t>, double> pairs;
-  auto const ends = [&](NodeFlow const& flow) {
-    return std::pair(flow.from / network.group_nodes, flow.to / network.group_nodes);
-  };
-  for (NodeFlow const& flow : flows) {
-    auto const [from, to] = ends(flow);
-    if (!is_between_nodes(flow) || from == to) continue;
-    groups.add(name_of(from, out), flow.rate);
-    groups.add(name_of(to, in), flow.rate);
-    pairs[{from, to}] += flow.rate;
-  }
-  double const all_links = static_cast<double>(network.global_links) * network.link_bandwidth,
-               of_pair = all_links / static_cast<double>(std::max<std::int64_t>(1, network.groups - 1));
-  std::vector<double> slower(flows.size(), 1);
-  for (std::size_t i = 0; i < flows.size(); ++i) {
-    auto const [from, to] = ends(flows[i]);
-    if (!is_between_nodes(flows[i]) || from == to) continue;
-    double const of_group = std::max(groups.load(name_of(from, out)), groups.load(name_of(to, in))) / all_links;
-    double const direct = pairs.at({from, to}) / of_pair, around = 2 * of_group;
-    slower[i] = std::max({1.0, of_group, std::min(direct, around)});
-  }
-  return slower;
+std::pair<std::int64_t, std::int64_t> groups_of(Interconnect const& network, NodeFlow const& flow) {
+  return {flow.from / network.group_nodes, flow.to / network.group_nodes};
 }
 
 } // namespace
 
+template <class Visit>
+void CutLoads::for_each_cut(NodeFlow const& flow, Visit const& visit) const {
+  if (m_network.kind == Interconnect::Kind::fat_tree) for_each_pod_cut(m_network, flow, visit);
+  if (m_network.kind == Interconnect::Kind::torus) for_each_torus_link(m_network, flow, visit);
+}
+
+void CutLoads::add(NodeFlow const& flow) {
+  if (!is_between_nodes(flow)) return;
+  for_each_cut(flow, [&](std::uint64_t cut, double) { m_loads[cut] += flow.rate; });
+  if (m_network.kind != Interconnect::Kind::dragonfly) return;
+  auto const [from, to] = groups_of(m_network, flow);
+  if (from == to) return;
+  m_loads[name_of(from, out)] += flow.rate;
+  m_loads[name_of(to, in)] += flow.rate;
+  m_pairs[{from, to}] += flow.rate;
+}
+
+double CutLoads::slowdown(NodeFlow const& flow) const {
+  if (!is_between_nodes(flow)) return 1;
+  if (m_network.kind == Interconnect::Kind::dragonfly) return dragonfly_slowdown(flow);
+  double slower = 1;
+  for_each_cut(flow,
+               [&](std::uint64_t cut, double capacity) { slower = std::max(slower, m_loads.at(cut) / capacity); });
+  return slower;
+}
+
+double CutLoads::dragonfly_slowdown(NodeFlow const& flow) const {
+  auto const [from, to] = groups_of(m_network, flow);
+  if (from == to) return 1;
+  double const all_links = static_cast<double>(m_network.global_links) * m_network.link_bandwidth,
+               of_pair = all_links / static_cast<double>(std::max<std::int64_t>(1, m_network.groups - 1));
+  double const of_group = std::max(m_loads.at(name_of(from, out)), m_loads.at(name_of(to, in))) / all_links;
+  double const direct = m_pairs.at({from, to}) / of_pair, around = 2 * of_group;
+  return std::max({1.0, of_group, std::min(direct, around)});
+}
+
 std::vector<double> slowdowns(Interconnect const& network, std::span<NodeFlow const> flows) {
-  switch (network.kind) {
-  case Interconnect::Kind::full: break;
-  case Interconnect::Kind::fat_tree:
-    return shares(network, flows, [](auto const&... args) { for_each_pod_cut(args...); });
-  case Interconnect::Kind::dragonfly: return dragonfly_shares(network, flows);
-  case Interconnect::Kind::torus:
-    return shares(network, flows, [](auto const&... args) { for_each_torus_link(args...); });
-  }
-  return std::vector<double>(flows.size(), 1);
+  CutLoads loads(network);
+  for (NodeFlow const& flow : flows) loads.add(flow);
+  std::vector<double> slower;
+  for (NodeFlow const& flow : flows) slower.push_back(loads.slowdown(flow));
+  return slower;
 }
 
 std::string to_string(Interconnect const& network) {
@@ -145,11 +130,17 @@ std::string to_string(Interconnect const& network) {
 }
 
 std::string interconnect_problem(Interconnect const& network, std::int64_t nodes) {
-  bool const is_torus = network.kind == Interconnect::Kind::torus;
-  if (!is_torus && network.kind != Interconnect::Kind::dragonfly) return "";
-  std::int64_t places = is_torus ? 1 : network.groups * network.group_nodes;
-  for (std::int64_t const size : network.dimensions) places *= size;
-  return nodes <= places ? "" : fmt::format("its {} has {} nodes, there are {}", to_string(network), places, nodes);
+  std::vector<std::int64_t> extents = network.dimensions;
+  if (network.kind == Interconnect::Kind::dragonfly) extents = {network.groups, network.group_nodes};
+  if (extents.empty()) return "";
+  if (2 * extents.size() > most_kinds)
+    return fmt::format("its torus has {} dimensions, up to {} are known", extents.size(), most_kinds / 2);
+  std::int64_t places = 1;
+  for (std::int64_t const size : extents) {
+    if (size >= (nodes + places - 1) / places) return ""; // enough already, and no product of all
+    places *= size;
+  }
+  return fmt::format("its {} has {} nodes, there are {}", to_string(network), places, nodes);
 }
 
 } // namespace trainstone

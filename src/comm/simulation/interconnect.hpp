@@ -5,8 +5,11 @@
 // cut, and each is as much slower as its fullest cut is too full. A plain value. Does not know ranks and schedules.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace trainstone {
@@ -47,11 +50,31 @@ struct NodeFlow {
   double rate = 0;
 };
 
-/// How many times as long as alone each of these flows takes for a byte, if all are there at once: at least 1, and 1
-/// inside a node. A message of a fat tree goes over the least pod that holds both nodes. One of a dragonfly takes the
-/// links between both groups, or all links of its group if that is faster though it passes two of them. One of a torus
-/// goes dimension by dimension, the shorter way round.
-/// Complexity: O(flows x (levels, or hops))
+/// What flows that are there at once want of the cuts of a network. First all are added, then each is asked about. A
+/// message of a fat tree goes over the least pod that holds both nodes. One of a dragonfly takes the links between both
+/// groups, or all links of its group if that is faster though it passes two of them. One of a torus goes dimension by
+/// dimension, the shorter way round. Memory: O(cuts that are crossed). The network must outlive the object.
+class CutLoads {
+public:
+  explicit CutLoads(Interconnect const& network) : m_network(network) {}
+
+  /// Complexity of both: O(levels, or hops)
+  void add(NodeFlow const& flow);
+  /// How many times as long as alone the flow takes for a byte: at least 1, and 1 inside a node.
+  double slowdown(NodeFlow const& flow) const;
+
+private:
+  /// Calls visit(cut, what it passes) for the cuts of a flow; not of a dragonfly.
+  template <class Visit>
+  void for_each_cut(NodeFlow const& flow, Visit const& visit) const;
+  double dragonfly_slowdown(NodeFlow const& flow) const;
+
+  Interconnect const& m_network;
+  std::unordered_map<std::uint64_t, double> m_loads;
+  std::map<std::pair<std::int64_t, std::int64_t>, double> m_pairs; ///< of groups of a dragonfly
+};
+
+/// The slowdown of each of these flows, if all are there at once.
 std::vector<double> slowdowns(Interconnect const& network, std::span<NodeFlow const> flows);
 
 /// "fat tree of nodes of 25 GB/s, pods of 16 (taper 1), pods of 256 (taper 2)"

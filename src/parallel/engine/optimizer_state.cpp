@@ -139,14 +139,7 @@ StoredVector OptimizerState::parameters_in(Slot& slot, StateChunk const& part, S
   } else {
     chunk = parameters.share(group).part(range.begin, range.size());
   }
-  if (m_plan->moves_parameters()) {
-    if (!m_plan->moves_optimizer()) { // kernels work on what lies on the host
-      m_moved.to_host += bytes_of(chunk);
-      m_moved.to_kernels += is_new ? 0 : bytes_of(chunk);
-    }
-    return chunk;
-  }
-  if (!m_plan->moves_optimizer()) return chunk;
+  if (m_plan->moves_parameters() || !m_plan->moves_optimizer()) return chunk; // kernels reach it where it lies
   if (!is_new) return bring_here(chunk, m_moved_parameters);
   chunk = elements_in(m_moved_parameters, chunk.storage, chunk.size);
   set_to_zero(m_exec, chunk);

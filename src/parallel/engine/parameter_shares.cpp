@@ -114,14 +114,14 @@ StoredVector ParameterShares::share(Index group, Range wanted) {
   wait_for_kernels(m_exec, "trainstone::parallel::parameter_shares: the memory is used again");
   m_slots.front().unit = -1;
   std::span<std::byte> const memory = first_slot(wanted.end - begin);
-  if (!wanted.empty()) wait(read(group, {begin, wanted.end}, memory));
+  if (!wanted.empty()) m_queue->wait(read(group, {begin, wanted.end}, memory));
   return elements_in(memory, storage, wanted.end - begin).part(wanted.begin - begin, wanted.size());
 }
 
 void ParameterShares::put_back(Index group) {
   if (!in_file() || share_size(group) == 0) return;
   wait_for_kernels(m_exec, "trainstone::parallel::parameter_shares: they go to a file");
-  wait(write(group, {0, share_size(group)}, first_slot(share_size(group))));
+  m_queue->wait(write(group, {0, share_size(group)}, first_slot(share_size(group))));
 }
 
 FileQueue::Ticket ParameterShares::read(Index group, Range range, std::span<std::byte> memory) {
@@ -140,7 +140,7 @@ void ParameterShares::wait(FileQueue::Ticket ticket) {
 }
 
 void ParameterShares::finish() {
-  if (in_file()) wait(m_last);
+  if (in_file()) m_queue->wait(m_last);
 }
 
 } // namespace trainstone

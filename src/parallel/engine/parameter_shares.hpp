@@ -65,7 +65,8 @@ public:
   FileQueue::Ticket read(Index group, Range range, std::span<std::byte> memory);
   FileQueue::Ticket write(Index group, Range range, std::span<std::byte> memory);
   void wait(FileQueue::Ticket ticket);
-  /// Waits for what is on its way.
+
+  /// Waits for what is on its way. Not counted.
   void finish();
 
   /// What gathers have moved so far.

@@ -55,6 +55,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
       m_layout(&plan.layout),
       m_table(&table),
       m_communicators(communicators_of_first(world, m_layout->mesh)),
+      m_state(exec, ledger, plan.offload, plan.layout, plan.reductions.storage),
       m_parameters(exec,
                    m_layout->sharding.parameters ? nullptr : sharers(m_communicators.front(), plan.gathers.sharers()),
                    ledger, plan.offload, plan.layout),
@@ -71,7 +72,6 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
                                           ledger, MemoryCategory::buffers, "fresh gradients", plan.reductions.storage,
                                           plan.reductions.fresh_elements())
                             : StateMemory()),
-      m_state(exec, ledger, plan.offload, plan.layout, plan.reductions.storage),
       m_exchange_memory{
           {plan.reductions.fresh_gradients_apart ? &m_fresh_gradients : &m_gradients, &m_gradients,
            take(buffers, plan.reductions.storage, "reduction scratch", reduction_scratches(plan.reductions, *m_layout)),

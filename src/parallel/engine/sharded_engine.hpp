@@ -180,9 +180,10 @@ private:
   StateLayout const* m_layout;
   ParameterTable const* m_table;
   std::deque<MeshCommunicators> m_communicators; ///< by partners
-  mutable ParameterShares m_parameters;          ///< which brings those to memory that are looked at
-  StateMemory m_slots, m_gradients, m_fresh_gradients;
   OptimizerState m_state;
+  mutable ParameterShares m_parameters; ///< which brings those to memory that are looked at; its thread may use memory
+                                        ///< of m_state's chunks, so it ends first
+  StateMemory m_slots, m_gradients, m_fresh_gradients;
   ExecutionQueue m_queue;
   ExchangeMemory m_exchange_memory;
   std::deque<Exchanges> m_exchanges;      ///< by partners

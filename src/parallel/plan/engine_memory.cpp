@@ -1,6 +1,8 @@
 #include "parallel/plan/engine_memory.hpp"
 
+#include "comm/algorithms/registry.hpp"
 #include "comm/execution/shared_overhead.hpp"
+#include "comm/schedule/problem_memory.hpp"
 #include "core/storage.hpp"
 #include "kernels/norm_block.hpp"
 
@@ -17,8 +19,12 @@ std::uint64_t bytes_of(Index elements, Storage storage) {
   return memory_footprint(static_cast<std::uint64_t>(elements) * bytes_per_value(storage));
 }
 
+/// Searches plan thousands of runs whose buckets are the same.
 Index scratch_of(PlannedCollective const& planned, StateLayout const& layout) {
-  return schedule_of(planned, layout.mesh, layout.rank).scratch_elements;
+  thread_local ProblemMemory<Index> known(256);
+  Rank const place = place_of(layout.rank, planned, layout.mesh);
+  return known.of(planned.problem, planned.algorithm, static_cast<std::uint64_t>(place),
+                  [&] { return make_schedule(planned.problem, planned.algorithm, place).scratch_elements; });
 }
 
 std::uint64_t staging_of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes) {

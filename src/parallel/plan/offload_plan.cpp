@@ -155,9 +155,6 @@ StateMoves update_moves(OffloadPlan const& plan, StateLayout const& layout, Stor
   if (plan.moves_optimizer() && !plan.moves_parameters()) {
     moves.to_host += old_parameters;
     moves.to_kernels += parameters;
-  } else if (!plan.moves_optimizer()) {
-    moves.to_host += parameters;
-    moves.to_kernels += old_parameters;
   }
   if (plan.optimizer == Residence::file && optimizer_vectors(layout) > 0) {
     moves.read = moves.written = file_bytes(layout);

@@ -7,9 +7,12 @@
 
 namespace trainstone {
 
+Rank place_of(Rank rank, PlannedCollective const& planned, Mesh const& mesh) {
+  return planned.stages ? mesh.index(*planned.stages, rank) : mesh.index(planned.axis, rank);
+}
+
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank) {
-  Rank const index = planned.stages ? mesh.index(*planned.stages, rank) : mesh.index(planned.axis, rank);
-  return make_schedule(planned.problem, planned.algorithm, index);
+  return make_schedule(planned.problem, planned.algorithm, place_of(rank, planned, mesh));
 }
 
 bool are_alike(PlannedCollective const& gather, PlannedCollective const& other) {

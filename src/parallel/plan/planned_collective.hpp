@@ -20,6 +20,8 @@ struct PlannedCollective {
   std::optional<StagePair> stages = {}; ///< of the pipeline axis: these two alone
 };
 
+/// A rank's number among those that take part.
+Rank place_of(Rank rank, PlannedCollective const& planned, Mesh const& mesh);
 /// This rank's schedule of a planned collective.
 Schedule schedule_of(PlannedCollective const& planned, Mesh const& mesh, Rank rank);
 

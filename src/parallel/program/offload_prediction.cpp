@@ -23,15 +23,17 @@ private:
 
 /// What a chunk takes.
 struct ChunkTimes {
-  double read, write, copies, update;
+  double read, write;                       ///< of the optimizer's state
+  double read_parameters, write_parameters; ///< of those in a file
+  double copies, update;
 };
 
 std::vector<ChunkTimes> times_of_chunks(ShardPlan const& plan, OffloadRates const& rates, double update_of_element) {
   StateLayout const& layout = plan.layout;
   OffloadPlan const& offload = plan.offload;
-  std::size_t const of_parameters = bytes_per_value(layout.types.parameters);
-  std::size_t copied = offload.moves_optimizer() ? bytes_per_value(plan.reductions.storage) : 0;
-  if (offload.moves_optimizer() && !offload.moves_parameters()) copied += (layout.types.master ? 1 : 2) * of_parameters;
+  StateMoves const copied = update_moves(offload, layout, plan.reductions.storage);
+  double const copies_of_element = static_cast<double>(copied.to_host + copied.to_kernels) / rates.copy /
+                                   static_cast<double>(std::max<Index>(1, layout.share_elements()));
   auto const vectors = static_cast<double>(offload.optimizer == Residence::file ? optimizer_vectors(layout) : 0);
   auto const footprint = [](Index elements, std::size_t each) {
     return static_cast<double>(file_footprint(static_cast<std::uint64_t>(elements) * each));
@@ -40,9 +42,11 @@ std::vector<ChunkTimes> times_of_chunks(ShardPlan const& plan, OffloadRates cons
   for (StateChunk const& chunk : update_chunks(plan.offload, layout, 0, std::ssize(layout.groups) - 1)) {
     auto const elements = static_cast<double>(chunk.range.size());
     double const state = vectors * footprint(chunk.range.size(), sizeof(float));
-    double const parameters = offload.parameters == Residence::file ? footprint(chunk.range.size(), of_parameters) : 0;
-    times.push_back({(state + (layout.types.master ? 0 : parameters)) / rates.read, (state + parameters) / rates.write,
-                     elements * static_cast<double>(copied) / rates.copy, elements * update_of_element});
+    double const parameters = offload.parameters == Residence::file
+                                  ? footprint(chunk.range.size(), bytes_per_value(layout.types.parameters))
+                                  : 0;
+    times.push_back({state / rates.read, state / rates.write, (layout.types.master ? 0 : parameters) / rates.read,
+                     parameters / rates.write, elements * copies_of_element, elements * update_of_element});
   }
   return times;
 }
@@ -55,20 +59,22 @@ PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, d
   if (!plan.offload.has_chunks()) return moves;
   std::vector<ChunkTimes> const chunks = times_of_chunks(plan, rates, update_of_element);
   if (chunks.empty()) return moves;
-  FileClock file;
+  FileClock file; // both files lie on one disk
   double now = 0;
-  double ready = file.request(now, chunks.front().read);
+  double ready = file.request(now, chunks.front().read); // the state is read ahead, parameters are not
   constexpr int until_steady = 4;
   for (int update = 0; update < until_steady; ++update) {
     double const busy_before = file.busy();
     moves = {};
+    if (chunks.front().read_parameters > 0) ready = file.request(now, chunks.front().read_parameters);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-      double const next = i + 1 < chunks.size() ? file.request(now, chunks[i + 1].read) : 0;
+      double const next =
+          i + 1 < chunks.size() ? file.request(now, chunks[i + 1].read + chunks[i + 1].read_parameters) : 0;
       double const wait = std::max(0.0, ready - now);
       moves.waits += wait;
       moves.copies += chunks[i].copies;
       now += wait + chunks[i].copies + chunks[i].update;
-      file.request(now, chunks[i].write);
+      file.request(now, chunks[i].write + chunks[i].write_parameters);
       ready = next;
     }
     ready = file.request(now, chunks.front().read);

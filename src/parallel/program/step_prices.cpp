@@ -349,12 +349,21 @@ InstructionPrice StepPrices::of_fetch(ShardPlan const& plan, Rank member, Instru
 }
 
 /// Of sharded parameters a rank copies its shares into the slot.
+/// Of an element, into a slot.
+double StepPrices::copy_of_share(OffloadPlan const& offload, std::size_t element_bytes) const {
+  if (!offload.moves_parameters()) return m_parts->copy_of_element;
+  TRAINSTONE_REQUIRE_INPUT(m_files.copy > 0,
+                           "the machine has no rates of copies; `trainstone calibrate` measures them");
+  return static_cast<double>(element_bytes) / m_files.copy;
+}
+
 InstructionPrice StepPrices::of_gather(ShardPlan const& plan, Rank member, bool serves,
                                        Instruction const& instruction) {
   InstructionPrice price;
   Index const copied = share_of_unit(plan, member, instruction.subject);
   if (instruction.act == Act::gather)
-    price.compute = nanoseconds(m_parts->copy_of_element * static_cast<double>(copied));
+    price.compute = nanoseconds(copy_of_share(plan.offload, bytes_per_value(plan.layout.types.parameters)) *
+                                static_cast<double>(copied));
   for (UnitGather const& gather : plan.gathers.of_unit[at(instruction.subject)])
     price.collectives.push_back(of(plan, gather.planned, bytes_per_value(plan.layout.types.parameters)));
   if (plan.gathers.by_priority)

@@ -8,11 +8,11 @@
 // are free. Copies, sums and work in shared memory are the core's. A delay of an emulated network is the wire's.
 
 #include "comm/schedule/emulated_network.hpp"
+#include "comm/schedule/problem_memory.hpp"
 #include "comm/simulation/machine_model.hpp"
 #include "parallel/plan/shard_plan.hpp"
 #include "parallel/program/offload_prediction.hpp"
 #include "parallel/program/part_times.hpp"
-#include "parallel/program/price_memory.hpp"
 #include "parallel/program/step_timeline.hpp"
 
 #include <cstddef>
@@ -23,6 +23,15 @@
 #include <vector>
 
 namespace trainstone {
+
+/// In s.
+struct RememberedPrice {
+  double all = 0;
+  double core = 0; ///< of this, what cores do with their own hands
+};
+
+/// Prices of collectives on one machine and network, which the timelines of several plans share.
+using PriceMemory = ProblemMemory<RememberedPrice>;
 
 struct PricedMachine {
   MachineModel model;
@@ -55,6 +64,7 @@ private:
   CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, std::size_t element_bytes);
   CollectivePrice of(ShardPlan const& plan, PlannedCollective const& planned, CommunicatorId const& communicator,
                      std::size_t element_bytes);
+  double copy_of_share(OffloadPlan const& offload, std::size_t element_bytes) const;
   InstructionPrice of_load(ShardPlan const& plan);
   InstructionPrice of_message(ShardPlan const& plan, Instruction const& instruction);
   InstructionPrice of_reduction(ShardPlan const& plan, bool serves, Instruction const& instruction);
