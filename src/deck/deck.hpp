@@ -3,8 +3,8 @@
 // Decks: the user's TOML file, TRAINSTONE_SET and --set, read strictly into a RunConfig. Owns reading, precedence
 // (defaults < class < preset < deck < TRAINSTONE_SET < --set), the checks between keys, the place every value came
 // from, the resolved text and its hashes. Every error is an InputError that names file and line (or the override) and
-// what would be right. The keys are rows of deck/training_keys.cpp and deck/machine_keys.cpp. Does not open data or
-// model files.
+// what would be right. The keys are rows of deck/training_keys.cpp, memory_keys.cpp and machine_keys.cpp. Does not open
+// data or model files.
 
 #include "deck/deck_value.hpp"
 #include "train/plan/run_config.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-// The table of keys in two halves, each in the order in which `--help-deck` lists it (schema.hpp has the whole table).
+// The table of keys in three parts, each in the order in which `--help-deck` lists it (schema.hpp has the whole table).
 
 #include "deck/key.hpp"
 
@@ -10,6 +10,8 @@ namespace trainstone::Impl {
 
 /// What is trained, and how it is shared out: class, model, data, batch, precision, optimizer, parallel.
 std::vector<Key> training_keys();
+/// What lies where in memory and in files, and what is computed again.
+std::vector<Key> memory_keys();
 /// How the machine is used, and what a run does beside the training: comm, kernels, bench, faults, checkpoint, trace.
 std::vector<Key> machine_keys();
 

@@ -29,7 +29,7 @@ std::string_view last_part(std::string_view name) { return name.substr(name.rfin
 } // namespace
 
 std::vector<Key> const& deck_keys() {
-  static std::vector<Key> const keys = Impl::joined({Impl::training_keys(), Impl::machine_keys()});
+  static std::vector<Key> const keys = Impl::joined({Impl::training_keys(), Impl::memory_keys(), Impl::machine_keys()});
   return keys;
 }
 
