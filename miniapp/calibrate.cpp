@@ -116,11 +116,10 @@ PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement c
   machine.gemm = find_fastest_gemms(context, neighbours, asked).choice;
   collectively(communicator, [&] {
     ParallelConfig const& parallel = asked.config.parallel;
-    parts = {resolve_run(measured_training(asked.config), Topology::one_node(1), machine),
-             part_conditions(asked.config),
-             {.folder = parallel.offload_folder,
-              .direct_io = parallel.direct_io,
-              .request_bytes = static_cast<std::uint64_t>(parallel.offload_chunk_bytes)}};
+    parts = {
+        resolve_run(measured_training(asked.config), Topology::one_node(1), machine),
+        part_conditions(asked.config),
+        {.files = parallel.offload_files(), .request_bytes = static_cast<std::uint64_t>(parallel.offload_chunk_bytes)}};
     auto const ranks = static_cast<std::uint64_t>(neighbours);
     std::uint64_t const needed = ranks * plan_run(parts.training, 0).memory_bytes().total();
     std::uint64_t const present = host_reaches_memory
@@ -147,8 +146,10 @@ MeasuredParts measure(PartsOfDeck const& parts, RankContext& context) {
 std::string measure_copies_and_file(MeasuredMachine& machine, RankContext& context, MemoryLedger& ledger,
                                     std::optional<PartsOfDeck> const& parts) {
   try {
-    machine.offload =
+    MeasuredOffload const measured =
         measure_offload(context.exec, context.communicator, ledger, parts ? parts->offload : OffloadMeasurement());
+    machine.offload = measured.rates;
+    machine.files = measured.files;
     return "";
   } catch (CollectiveError const& error) {
     return error.what();
@@ -159,8 +160,9 @@ void print_offload(MeasuredMachine const& machine, std::string const& why_not) {
   if (!machine.offload) return fmt::print("# no rates of copies and files: {}\n", why_not);
   OffloadRates const& rates = *machine.offload;
   fmt::print(
-      "# a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a file and writes {:.2f} GB/s\n",
-      1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write);
+      "# a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a file and writes {:.2f} GB/s,\n"
+      "# {}\n",
+      1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write, to_string(*machine.files));
 }
 
 void print_parts(MeasuredParts const& parts) {

@@ -15,6 +15,7 @@
 #include "run_servers.hpp"
 #include "run_text.hpp"
 #include "run_training.hpp"
+#include "train/state_files.hpp"
 
 #include <fmt/format.h>
 
@@ -92,6 +93,10 @@ Training train(PreparedRun const& run, RunMemory& memory, RankContext& context) 
   std::vector<Check> first_step;
   if (run.compares_first_step()) first_step = check_first(run, trainer, context);
   run.checkpoints->load(trainer);
+  std::optional<FilesOfRanks> files;
+  if (run.plan->parallel.offload.has_file())
+    files = files_of_ranks(context.exec, context.communicator, state_file(trainer.engine()));
+  if (first && files) fmt::print("files of state    {}\n", to_string(*files));
   ProgressPrinter printer(std::cout, standard_output_is_terminal());
   memory.outputs.begin_trace();
   RunEnergy energy(run, run.checkpoints->start().step, context.communicator.rank());
@@ -101,6 +106,7 @@ Training train(PreparedRun const& run, RunMemory& memory, RankContext& context) 
   });
   memory.outputs.end_trace();
   training.first_step = std::move(first_step);
+  training.state_files = files;
   training.energy = energy.total(context);
   return training;
 }
@@ -130,7 +136,7 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   checks.push_back(check_memory(exec, communicator, *run.plan, training.counted));
   checks.push_back(check_flops(exec, communicator, *run.plan, training.counted));
   if (run.plan->parallel.offload.moves())
-    checks.push_back(check_moves(exec, communicator, *run.plan, training.counted, trainer.engine()));
+    checks.push_back(check_moves(exec, communicator, *run.plan, training.counted, training.state_files));
   checks.push_back(run.collectives_exact);
   checks.push_back(check_finite(exec, communicator, trainer));
   checks.push_back(check_launch(communicator));

@@ -317,6 +317,7 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.losses_before = run.checkpoints->start().losses;
   result.checkpoints = run.checkpoints->info();
   result.energy = training.energy;
+  result.state_files = training.state_files;
   result.data = reads_of_all(run.data->reads(), context);
   result.window = run.window;
   result.window.last = std::min(result.window.last, training.counted.before + std::ssize(training.samples));

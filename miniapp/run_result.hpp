@@ -35,12 +35,13 @@ struct Training {
   Traffic step_sent; ///< counted in all steps together, without validation
   std::uint64_t step_flops = 0;
   std::uint64_t step_launches = 0;
-  KernelTable kernels;            ///< of the measured steps, if they are timed one by one
-  std::vector<StageTimes> stages; ///< of the measured steps, if the idle time of a pipeline is measured
-  StateMoves step_gathered = {};  ///< what the gathers of all steps together moved, without validation
-  double offload_seconds = 0;     ///< of all steps, in which updates and gathers waited for files of state
-  bool stopped = false;           ///< before its end, because a rank asked to
-  std::vector<Check> first_step;  ///< checks of the golden first step, where it is compared
+  KernelTable kernels;                          ///< of the measured steps, if they are timed one by one
+  std::vector<StageTimes> stages;               ///< of the measured steps, if the idle time of a pipeline is measured
+  StateMoves step_gathered = {};                ///< what the gathers of all steps together moved, without validation
+  std::optional<FilesOfRanks> state_files = {}; ///< none: no state lies in files
+  double offload_seconds = 0;    ///< of all steps, in which updates and gathers waited for files of state
+  bool stopped = false;          ///< before its end, because a rank asked to
+  std::vector<Check> first_step; ///< checks of the golden first step, where it is compared
   std::optional<ServedTraining> served;
   std::optional<EnergyInfo> energy; ///< of the measured steps, where there are meters
 };

@@ -193,7 +193,7 @@ class Mapping:
         offloads = [self.leaves.get(f"{ZERO}offload_{what}.device") for what in ("param", "optimizer")]
         for path in self.below("aio"):
             if "nvme" in offloads:
-                self.refuse(path, "a thread reads and writes a chunk at a time", "memory.offload_chunk, memory.direct_io")
+                self.refuse(path, "a chunk is read or written in pieces of 1 MiB, 16 at a time", "memory.offload_chunk, memory.io_engine")
             else:
                 self.idle([path], "nothing is offloaded to NVMe")
 

@@ -4,6 +4,7 @@
 // without Kokkos.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace trainstone {
@@ -29,6 +30,20 @@ enum class DirectIo {
   automatic, ///< if the file system can
   on,
   off,
+};
+
+/// What reads and writes files, as fio calls it.
+enum class IoEngine {
+  automatic, ///< io_uring where the build and the system have it
+  io_uring,  ///< pieces of a request at the same time
+  psync,     ///< pread and pwrite, one call after the other
+};
+
+/// Of files that hold state.
+struct FileSettings {
+  std::string folder = {}; ///< empty: the system's for such files
+  DirectIo direct_io = DirectIo::automatic;
+  IoEngine io_engine = IoEngine::automatic;
 };
 
 /// Direct reads and writes begin, end and lie in memory at multiples of so many bytes.

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace trainstone {
 
@@ -33,57 +34,63 @@ constexpr std::uint64_t tail = 4096;
 
 } // namespace
 
-ScratchFile::ScratchFile(fs::path const& folder, std::uint64_t bytes, DirectIo direct) {
-  fs::path const place = folder.empty() ? fs::temp_directory_path() : folder;
-  m_shown = fmt::format("file without a name in {}", place.string());
-  TRAINSTONE_REQUIRE_INPUT(fs::is_directory(place), "memory.folder = \"{}\" is no folder", place.string());
-  if (direct != DirectIo::off) m_file = open_unnamed(place, O_DIRECT);
-  m_direct = m_file >= 0;
+ScratchFile::Descriptor::~Descriptor() {
+  if (number >= 0) ::close(number);
+}
+
+ScratchFile::ScratchFile(FileSettings const& settings, std::uint64_t bytes)
+    : m_folder(settings.folder.empty() ? fs::temp_directory_path().string() : settings.folder), m_size(bytes + tail) {
+  open(settings.direct_io);
+  choose_transfers(settings.io_engine);
+  int error = EINTR;
+  while (error == EINTR) error = ::posix_fallocate(m_file.number, 0, static_cast<off_t>(m_size));
+  if (error != 0) throw Error(fmt::format("{}: no room for {} bytes: {}", shown(), bytes, reason(error)));
+}
+
+std::string ScratchFile::shown() const { return fmt::format("file without a name in {}", m_folder); }
+
+void ScratchFile::open(DirectIo direct) {
+  TRAINSTONE_REQUIRE_INPUT(fs::is_directory(m_folder), "memory.folder = \"{}\" is no folder", m_folder);
+  if (direct != DirectIo::off) m_file.number = open_unnamed(m_folder, O_DIRECT);
+  m_direct = m_file.number >= 0;
   TRAINSTONE_REQUIRE_INPUT(
       m_direct || direct != DirectIo::on,
       "memory.direct_io = \"on\": {} is on a file system without direct access ({}); nearest legal "
       "values: auto, off",
-      place.string(), reason(errno));
-  if (m_file < 0) m_file = open_unnamed(place, 0);
-  TRAINSTONE_REQUIRE_INPUT(m_file >= 0, "memory.folder = \"{}\": cannot make a file there: {}", place.string(),
+      m_folder, reason(errno));
+  if (!m_direct) m_file.number = open_unnamed(m_folder, 0);
+  TRAINSTONE_REQUIRE_INPUT(m_file.number >= 0, "memory.folder = \"{}\": cannot make a file there: {}", m_folder,
                            reason(errno));
-  m_size = bytes + tail;
-  int error = EINTR;
-  while (error == EINTR) error = ::posix_fallocate(m_file, 0, static_cast<off_t>(m_size));
-  if (error == 0) return;
-  ::close(m_file);
-  throw Error(fmt::format("{}: no room for {} bytes: {}", m_shown, bytes, reason(error)));
 }
 
-ScratchFile::~ScratchFile() { ::close(m_file); }
+void ScratchFile::choose_transfers(IoEngine asked) {
+  if (asked != IoEngine::psync) m_transfers = make_ring(m_file.number, m_why_no_ring);
+  m_has_ring = m_transfers != nullptr;
+  TRAINSTONE_REQUIRE_INPUT(m_has_ring || asked != IoEngine::io_uring,
+                           "memory.io_engine = \"io_uring\": {}; nearest legal values: auto, psync", m_why_no_ring);
+  if (!m_has_ring) m_transfers = make_calls(m_file.number);
+}
 
 void ScratchFile::read(std::uint64_t offset, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    ssize_t const got = ::pread(m_file, out.data(), out.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Error(fmt::format("{}: cannot read at byte {}: {}", m_shown, offset, reason(errno)));
-    if (got == 0) throw Error(fmt::format("{}: ends at byte {}, and was longer", m_shown, offset));
-    offset += static_cast<std::uint64_t>(got);
-    out = out.subspan(static_cast<std::size_t>(got));
-  }
+  if (auto const stop = m_transfers->read(offset, out)) fail("read", *stop);
   require_whole();
 }
 
 void ScratchFile::write(std::uint64_t offset, std::span<std::byte const> bytes) {
-  while (!bytes.empty()) {
-    ssize_t const written = ::pwrite(m_file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw Error(fmt::format("{}: cannot write at byte {}: {}", m_shown, offset, reason(errno)));
-    offset += static_cast<std::uint64_t>(written);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  if (auto const stop = m_transfers->write(offset, bytes)) fail("write", *stop);
+}
+
+void ScratchFile::fail(std::string_view what, FileTransfers::Stop const& stop) const {
+  if (stop.error == 0) throw Error(fmt::format("{}: ends at byte {}, and was longer", shown(), stop.at));
+  throw Error(fmt::format("{}: cannot {} at byte {}: {}", shown(), what, stop.at, reason(stop.error)));
 }
 
 void ScratchFile::require_whole() const {
   struct stat found = {};
-  if (::fstat(m_file, &found) != 0) throw Error(fmt::format("{}: cannot ask its size: {}", m_shown, reason(errno)));
+  if (::fstat(m_file.number, &found) != 0)
+    throw Error(fmt::format("{}: cannot ask its size: {}", shown(), reason(errno)));
   auto const size = static_cast<std::uint64_t>(found.st_size);
-  if (size < m_size) throw Error(fmt::format("{}: ends at byte {}, and was longer", m_shown, size));
+  if (size < m_size) throw Error(fmt::format("{}: ends at byte {}, and was longer", shown(), size));
 }
 
 } // namespace trainstone

@@ -30,7 +30,12 @@ std::vector<Key> memory_keys() {
           "folder for files of offloaded state, on every node; they have no names; \"\" = $TMPDIR or /tmp"),
       choice("memory.direct_io", &RunConfig::parallel, &ParallelConfig::direct_io,
              {{"auto", DirectIo::automatic}, {"on", DirectIo::on}, {"off", DirectIo::off}},
-             "whether files of offloaded state pass by the system's cache of files; auto: if the file system can")};
+             "whether files of offloaded state pass by the system's cache of files; auto: if the file system can"),
+      choice("memory.io_engine", &RunConfig::parallel, &ParallelConfig::io_engine,
+             {{"auto", IoEngine::automatic}, {"io_uring", IoEngine::io_uring}, {"psync", IoEngine::psync}},
+             "what a thread reads and writes files of offloaded state with; io_uring: pieces of 1 MiB, up to 16 of a "
+             "request at a time; psync: pread and pwrite; auto: io_uring, or psync where the build has no liburing or "
+             "the system refuses; the run says which")};
 }
 
 } // namespace trainstone::Impl

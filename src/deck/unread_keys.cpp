@@ -98,7 +98,8 @@ std::vector<ReadKey> keys_of_offload() {
       parameters{"memory.offload_param", {"file"}};
   return {{"memory.offload_chunk", {moves, parameters}},
           {"memory.folder", {state, parameters}},
-          {"memory.direct_io", {state, parameters}}};
+          {"memory.direct_io", {state, parameters}},
+          {"memory.io_engine", {state, parameters}}};
 }
 
 std::vector<ReadKey> other_keys() {

@@ -141,6 +141,7 @@ Table provenance_table(NamedResult const& named) {
       {"processor", fmt::format("{}, {} for a process", result.machine.cpu, plural(result.machine.cores, "core"))},
       {"memory of the machine", fmt::format("{} bytes", result.machine.memory_bytes)},
       {"wall time", seconds_text(result.wall_seconds)}};
+  if (result.state_files) table.rows.push_back({"files of state", to_string(*result.state_files)});
   return table;
 }
 

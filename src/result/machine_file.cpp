@@ -3,6 +3,7 @@
 #include "core/atomic_file.hpp"
 #include "core/error.hpp"
 #include "core/json_text.hpp"
+#include "result/files_info.hpp"
 #include "result/json_file.hpp"
 #include "result/result.hpp"
 
@@ -322,6 +323,7 @@ std::string machine_json(MeasuredMachine const& machine) {
   if (machine.parts) json["parts"] = parts_json(*machine.parts);
   for (auto const& [name, member] : offload_rates)
     if (machine.offload) json["offload"][name] = finite(*machine.offload.*member, name);
+  if (machine.offload && machine.files) json["offload"]["files"] = files_json(*machine.files);
   if (machine.network.kind != Interconnect::Kind::full) json["network"] = network_json(machine.network);
   return json_text(json);
 }
@@ -354,6 +356,7 @@ MeasuredMachine read_machine_file(std::string const& path) {
   machine.bandwidth_bytes_per_second = document.optional_non_negative("/peaks/bandwidth_bytes_per_second");
   if (document.has("/parts")) machine.parts = read_parts(document);
   machine.offload = read_offload(document);
+  machine.files = read_files(document, "/offload/files");
   machine.network = read_network(document);
   return machine;
 }

@@ -7,6 +7,7 @@
 
 #include "comm/prediction/fitted_machine.hpp"
 #include "comm/schedule/message_buffers.hpp"
+#include "core/files_of_ranks.hpp"
 #include "parallel/program/offload_prediction.hpp"
 #include "parallel/program/part_times.hpp"
 
@@ -48,6 +49,7 @@ struct MeasuredMachine {
   std::optional<double> bandwidth_bytes_per_second; ///< of one rank while all ranks of its node measure
   std::optional<MeasuredParts> parts;               ///< while all ranks measure
   std::optional<OffloadRates> offload;              ///< while all ranks measure
+  std::optional<FilesOfRanks> files;                ///< that these rates are of; older files do not say
   Interconnect network;                             ///< as its owner describes it: it is not measured
 };
 

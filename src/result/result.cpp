@@ -3,6 +3,7 @@
 #include "core/atomic_file.hpp"
 #include "core/error.hpp"
 #include "core/json_text.hpp"
+#include "result/files_info.hpp"
 #include "result/golden.hpp"
 
 #include <nlohmann/json.hpp>
@@ -332,6 +333,7 @@ std::string result_json(Result const& result) {
   json["restart_count"] = result.checkpoints.restarts;
   json["checkpoints"] = checkpoints_json(result.checkpoints, result.wall_seconds);
   json["data"] = data_json(result.data, result.wall_seconds);
+  if (result.state_files) json["state_files"] = files_json(*result.state_files);
   json["losses_before_restart"] = result.losses_before;
   json["early_steps"] = early_json(result.early);
   json["samples"] = samples_json(result.samples);

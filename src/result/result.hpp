@@ -6,6 +6,7 @@
 
 #include "comm/schedule/emulated_network.hpp"
 #include "core/file_reads.hpp"
+#include "core/files_of_ranks.hpp"
 #include "core/folder_lock.hpp"
 #include "deck/benchmark_class.hpp"
 #include "deck/deck.hpp"
@@ -133,7 +134,8 @@ struct Result {
   std::vector<StepReport> samples;    ///< every step of this run
   EarlySteps early;                   ///< of the training, those before a restart included
   CheckpointInfo checkpoints;
-  FileReads data; ///< reads_of_all, the check of all tokens included
+  FileReads data;                          ///< reads_of_all, the check of all tokens included
+  std::optional<FilesOfRanks> state_files; ///< none: no state lies in files
   std::optional<EnergyInfo> energy;
   double wall_seconds = 0;              ///< from the program's start to the end of its checks
   std::vector<KernelRow> kernels;       ///< the longest first; empty unless they were timed

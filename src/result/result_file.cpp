@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 #include "core/json_text.hpp"
 #include "deck/benchmark_class.hpp"
+#include "result/files_info.hpp"
 #include "result/json_file.hpp"
 
 #include <fmt/ranges.h>
@@ -309,6 +310,7 @@ ResultFile read_result(JsonFile const& file) {
   result.losses_before = file.numbers("/losses_before_restart", false);
   result.samples = read_samples(file);
   result.ranks = read_ranks(file);
+  result.state_files = read_files(file, "/state_files");
   result.servers = read_servers(file);
   result.pipeline = read_pipeline(file);
   result.tokens_per_second = read_rate(file, result.outcome);

@@ -5,6 +5,7 @@
 #include "core/aligned_bytes.hpp"
 #include "core/clock.hpp"
 #include "core/file_queue.hpp"
+#include "train/state_files.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -76,15 +77,15 @@ private:
 
 } // namespace
 
-OffloadRates measure_offload(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
-                             OffloadMeasurement const& measurement) {
+MeasuredOffload measure_offload(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
+                                OffloadMeasurement const& measurement) {
   std::optional<Requests> requests;
   std::optional<ScratchFile> file;
   std::uint64_t count = 0;
   collectively(communicator, [&] {
     requests.emplace(ledger, measurement.request_bytes);
     count = std::max<std::uint64_t>(1, measurement.file_bytes / requests->bytes());
-    file.emplace(measurement.folder, count * requests->bytes(), measurement.direct_io);
+    file.emplace(measurement.files, count * requests->bytes());
   });
   FileQueue queue(*file);
   for (std::uint64_t i = 0; i < count; ++i) queue.wait(queue.write(i * requests->bytes(), requests->out()));
@@ -102,7 +103,7 @@ OffloadRates measure_offload(ExecutionSpace const& exec, Communicator& communica
   std::vector<double> seconds{median_of(copies), median_of(reads), median_of(writes)};
   control_all_reduce(exec, communicator, Operation::max, seconds);
   double const request = static_cast<double>(requests->bytes()), all = static_cast<double>(count) * request;
-  return {2 * request / seconds[0], all / seconds[1], all / seconds[2]};
+  return {{2 * request / seconds[0], all / seconds[1], all / seconds[2]}, files_of_ranks(exec, communicator, &*file)};
 }
 
 } // namespace trainstone

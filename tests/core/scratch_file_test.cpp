@@ -4,6 +4,7 @@
 
 #include "support/errors.hpp"
 #include "support/file_size_limit.hpp"
+#include "support/one_more_file.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -60,8 +61,11 @@ fs::path open_file_in(fs::path const& folder) {
 TEST_CASE("a scratch file has no name, and gives back what was written", "[files]") {
   TemporaryFolder const temporary;
   auto const direct = GENERATE(DirectIo::automatic, DirectIo::off);
-  ScratchFile file(temporary.path(), 8 * block, direct);
+  auto const engine = GENERATE(IoEngine::automatic, IoEngine::psync);
+  ScratchFile file({temporary.path(), direct, engine}, 8 * block);
   if (direct == DirectIo::off) CHECK_FALSE(file.is_direct());
+  if (engine == IoEngine::psync) CHECK_FALSE(file.has_ring());
+  CHECK(file.why_no_ring().empty() == (file.has_ring() || engine == IoEngine::psync));
   CHECK(fs::is_empty(temporary.path()));
   Blocks const written(3), read(3);
   written.fill(5);
@@ -73,7 +77,8 @@ TEST_CASE("a scratch file has no name, and gives back what was written", "[files
 
 TEST_CASE("requests of a queue end in the order in which they were asked for", "[files]") {
   TemporaryFolder const temporary;
-  ScratchFile file(temporary.path(), 16 * block, DirectIo::automatic);
+  auto const engine = GENERATE(IoEngine::automatic, IoEngine::psync);
+  ScratchFile file({.folder = temporary.path(), .io_engine = engine}, 16 * block);
   Blocks const memory(1), expected(1), old(1);
   FileQueue queue(file);
   memory.fill(1);
@@ -92,7 +97,8 @@ TEST_CASE("requests of a queue end in the order in which they were asked for", "
 
 TEST_CASE("a file that is cut meanwhile ends the wait with an error that names it", "[files]") {
   TemporaryFolder const temporary;
-  ScratchFile file(temporary.path(), 4 * block, DirectIo::off);
+  auto const engine = GENERATE(IoEngine::automatic, IoEngine::psync);
+  ScratchFile file({temporary.path(), DirectIo::off, engine}, 4 * block);
   FileQueue queue(file);
   Blocks const memory(2);
   fs::resize_file(open_file_in(temporary.path()), block);
@@ -105,7 +111,8 @@ TEST_CASE("a file that is cut meanwhile ends the wait with an error that names i
 
 TEST_CASE("a cut is found where later writes have made the file longer again", "[files]") {
   TemporaryFolder const temporary;
-  ScratchFile file(temporary.path(), 4 * block, DirectIo::off);
+  auto const engine = GENERATE(IoEngine::automatic, IoEngine::psync);
+  ScratchFile file({temporary.path(), DirectIo::off, engine}, 4 * block);
   Blocks const memory(1);
   for (std::uint64_t place = 0; place < 4; ++place) file.write(place * block, memory.all());
   fs::resize_file(open_file_in(temporary.path()), 0);
@@ -117,8 +124,33 @@ TEST_CASE("a cut is found where later writes have made the file longer again", "
 TEST_CASE("a full disk is found when the file is made", "[files]") {
   TemporaryFolder const temporary;
   FileSizeLimit const full(2 * block);
-  CHECK_THAT(error_of([&] { ScratchFile(temporary.path(), 3 * block, DirectIo::off); }),
+  CHECK_THAT(error_of([&] { ScratchFile({.folder = temporary.path()}, 3 * block); }),
              ContainsSubstring("no room for 12288 bytes"));
-  CHECK_THAT(error_of([&] { ScratchFile(temporary.path() + std::string("/no"), block, DirectIo::off); }),
+  CHECK_THAT(error_of([&] { ScratchFile({.folder = temporary.path() + "/no"}, block); }),
              ContainsSubstring("is no folder"));
+}
+
+TEST_CASE("where the system refuses a ring, calls move the bytes, and a demand for a ring is refused", "[files]") {
+  TemporaryFolder const temporary;
+  Blocks const written(3), read(3);
+  written.fill(4);
+  std::string demanded, why;
+  {
+    OneMoreFile const none_for_a_ring;
+    ScratchFile file({.folder = temporary.path()}, 4 * block);
+    file.write(block, written.all());
+    file.read(block, read.all());
+    CHECK_FALSE(file.has_ring());
+    why = file.why_no_ring();
+  }
+  {
+    OneMoreFile const none_for_a_ring;
+    demanded = error_of<InputError>(
+        [&] { ScratchFile({.folder = temporary.path(), .io_engine = IoEngine::io_uring}, block); });
+  }
+  CHECK(read == written);
+  CHECK_THAT(why, ContainsSubstring("the system refuses io_uring: Too many open files") ||
+                      ContainsSubstring("built without liburing"));
+  CHECK_THAT(demanded, ContainsSubstring("memory.io_engine = \"io_uring\": " + why) &&
+                           ContainsSubstring("nearest legal values: auto, psync"));
 }

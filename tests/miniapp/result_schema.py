@@ -62,10 +62,11 @@ class ResultSchema(unittest.TestCase):
                                                           "faults.pace.forward=1 ms"), ranks=2),
             "servers": start("run", deck.path, *settings("parallel.strategy=parameter_server", "server.mode=bounded",
                                                          "faults.pace.forward=1 ms"), ranks=3),
+            "files": start("run", deck.path, *settings("memory.offload_optimizer=file", "faults.pace.forward=1 ms"), ranks=2),
             "complete": start("run", deck.path, *kept, prepare=kept_in(recorded.folder)),
         }
         cls.outcomes = {"UNREFERENCED": recorded, **{name: future.result() for name, future in futures.items()}}
-        cls.pipeline, cls.servers = cls.outcomes.pop("pipeline"), cls.outcomes.pop("servers")
+        cls.pipeline, cls.servers, cls.files = (cls.outcomes.pop(name) for name in ("pipeline", "servers", "files"))
         golden = json.loads(deck.golden.read_text())
         for curve in golden["curves"].values():
             curve["losses"][0] *= 2
@@ -108,6 +109,12 @@ class ResultSchema(unittest.TestCase):
         self.assertEqual(len(result["servers"]["acts"]), 2 * 24)
         for key in result["servers"]:
             self.assertFalse(self.validator.is_valid(changed(result, ("servers", key), ABSENT)), key)
+
+    def test_files_of_state_have_a_part(self):
+        result = self.files.result
+        self.assertEqual((result["status"], self.errors(result)), ("EMULATED", []), self.files)
+        for key in result["state_files"]:
+            self.assertFalse(self.validator.is_valid(changed(result, ("state_files", key), ABSENT)), key)
 
     def test_the_terms_of_a_measured_pipeline_add_up(self):
         result = self.pipeline.result

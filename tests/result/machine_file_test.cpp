@@ -47,6 +47,7 @@ MeasuredMachine sample_machine() {
                         MessageBuffers::staged};
   machine.gemm_flops_per_second = 1e11 / 3;
   machine.offload = {1e10 / 3, 2e9 / 3, 1e9 / 3};
+  machine.files = {3, 2, 1, "/tmp", ""};
   MeasuredParts& parts = machine.parts.emplace();
   parts.conditions = {{"channels", "160"}, {"gemm", "auto"}};
   parts.threads = 2;
@@ -93,6 +94,7 @@ TEST_CASE("a machine is read as it was written, to the last bit", "[machine-file
   CHECK(read.gemm_flops_per_second == written.gemm_flops_per_second);
   CHECK(read.parts == written.parts);
   CHECK(read.offload == written.offload);
+  CHECK(read.files == written.files);
   CHECK(!read.bandwidth_bytes_per_second);
   std::vector<NamedCurve> const expected = named_curves(written.fit);
   std::vector<NamedCurve> const found = named_curves(read.fit);

@@ -61,6 +61,29 @@ TEST_CASE("what was sent before the first step is written and read where there w
   CHECK_THAT(error_of(half), ContainsSubstring("/counted/start_sent_bytes"));
 }
 
+TEST_CASE("files of state are written and read where there were any", "[report][result_file]") {
+  Result run = run_of(Outcome::valid, 4, 1000);
+  CHECK_FALSE(json_of(run).contains("state_files"));
+  CHECK_FALSE(read_back(json_of(run)).result.state_files);
+  for (std::string const why : {"", "the system refuses"}) {
+    run.state_files = {4, 3, 2, "/tmp", why};
+    Json const written = json_of(run);
+    CHECK(written["state_files"]["io_uring_ranks"] == 3);
+    CHECK(written["state_files"]["direct_ranks"] == 2);
+    CHECK(written["state_files"]["why_no_io_uring"].is_null() == why.empty());
+    CHECK(read_back(written).result.state_files == run.state_files);
+  }
+}
+
+TEST_CASE("files of state are told in words, with ranks where they differ", "[report][result_file]") {
+  CHECK(to_string(FilesOfRanks{2, 2, 2, "/a", ""}) == "in /a by io_uring, past the system's cache");
+  CHECK(to_string(FilesOfRanks{2, 0, 0, "/a", "no liburing"}) ==
+        "in /a by pread and pwrite, by the system's cache (no io_uring: no liburing)");
+  CHECK(to_string(FilesOfRanks{4, 3, 1, "/a", ""}) == "in /a by io_uring on 3 of 4 ranks, by pread and pwrite on the "
+                                                      "others, past the system's cache on 1 of 4 ranks, by "
+                                                      "the system's cache on the others");
+}
+
 TEST_CASE("the idle time of a pipeline is written and read where it was measured", "[report][result_file]") {
   Result run = run_of(Outcome::emulated, 2, 1000);
   CHECK_FALSE(read_back(json_of(run)).result.pipeline);

@@ -36,7 +36,7 @@ OptimizerState::OptimizerState(ExecutionSpace const& exec, MemoryLedger& ledger,
     : m_exec(exec), m_plan(&plan), m_layout(&layout), m_gradients(gradients) {
   allocate(ledger);
   if (plan.optimizer == Residence::file) {
-    m_file.emplace(plan.folder, file_bytes(layout), plan.direct_io);
+    m_file.emplace(plan.files, file_bytes(layout));
     m_queue.emplace(*m_file);
   }
   for (Index vector = 0; vector < optimizer_vectors(layout); ++vector) clear(vector);

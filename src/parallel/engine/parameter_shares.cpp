@@ -38,7 +38,7 @@ void ParameterShares::allocate_file(MemoryLedger& ledger) {
   m_fetched = PinnedMemory(ledger, "fetch slots", fetch_slots * bytes + file_alignment);
   std::span<std::byte> rest = from_file_alignment(m_fetched.take(m_fetched.capacity()));
   for (Slot& slot : m_slots) slot.memory = std::exchange(rest, rest.subspan(bytes)).first(bytes);
-  m_file.emplace(m_plan->folder, parameter_file_bytes(*m_layout), m_plan->direct_io);
+  m_file.emplace(m_plan->files, parameter_file_bytes(*m_layout));
   m_queue.emplace(*m_file);
 }
 

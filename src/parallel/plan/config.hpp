@@ -119,7 +119,9 @@ struct ParallelConfig {
   double offload_chunk_bytes = 16.0 * 1024 * 1024;   ///< of a vector in fp32, that an update moves at a time
   std::string offload_folder = {};                   ///< of files; empty: the system's for such files
   DirectIo direct_io = DirectIo::automatic;          ///< of files
+  IoEngine io_engine = IoEngine::automatic;          ///< of files
 
+  FileSettings offload_files() const { return {offload_folder, direct_io, io_engine}; }
   /// Ranks that share the features of the residual stream.
   constexpr std::int64_t features() const { return tensor_grid[1]; }
   bool has_grid() const { return tensor_grid != std::array<std::int64_t, 3>{1, 1, 1}; }

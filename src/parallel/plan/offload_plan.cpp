@@ -62,9 +62,9 @@ StateMoves operator/(StateMoves const& moves, std::uint64_t parts) {
           moves.requests / parts};
 }
 
-OffloadPlan make_offload_plan(Residence optimizer, Residence parameters, double chunk_bytes, std::string const& folder,
-                              DirectIo direct_io, StateLayout const& layout) {
-  OffloadPlan plan{.optimizer = optimizer, .parameters = parameters, .folder = folder, .direct_io = direct_io};
+OffloadPlan make_offload_plan(Residence optimizer, Residence parameters, double chunk_bytes, FileSettings const& files,
+                              StateLayout const& layout) {
+  OffloadPlan plan{.optimizer = optimizer, .parameters = parameters, .files = files};
   Index const unit = unit_of_chunks(parameters, layout);
   Index const most = std::max(unit, round_up(largest_share(layout), unit)); // a rank may own nothing
   Index const moved = (plan.moves_optimizer() ? optimizer_vectors(layout) : 0) + (plan.moves_parameters() ? 1 : 0);

@@ -33,9 +33,8 @@ StateMoves operator/(StateMoves const& moves, std::uint64_t parts);
 struct OffloadPlan {
   Residence optimizer = Residence::kernels;
   Residence parameters = Residence::kernels; ///< a rank's shares of sharded parameters
-  Index chunk = 0;         ///< elements that an update moves at a time, at most; a multiple of chunk_unit
-  std::string folder = {}; ///< of the file; empty: the system's for such files
-  DirectIo direct_io = DirectIo::automatic;
+  Index chunk = 0; ///< elements that an update moves at a time, at most; a multiple of chunk_unit
+  FileSettings files = {};
 
   bool moves_optimizer() const { return optimizer != Residence::kernels; }
   bool moves_parameters() const { return parameters != Residence::kernels; }
@@ -54,8 +53,8 @@ inline constexpr Index chunks_in_memory = 3;
 inline constexpr Index fetch_slots = 2;
 
 /// \param[in] chunk_bytes  of all vectors that move, as if in fp32; rounded up to whole units of each
-OffloadPlan make_offload_plan(Residence optimizer, Residence parameters, double chunk_bytes, std::string const& folder,
-                              DirectIo direct_io, StateLayout const& layout);
+OffloadPlan make_offload_plan(Residence optimizer, Residence parameters, double chunk_bytes, FileSettings const& files,
+                              StateLayout const& layout);
 
 /// A part of this rank's share of a group.
 struct StateChunk {

@@ -75,7 +75,7 @@ ShardPlan make_shard_plan(ParallelConfig const& parallel, OptimizerConfig const&
   plan.tensor = make_tensor_plan(choice, layout, plan.parts, stream);
   plan.pipeline = make_pipeline_plan(parallel, layout, stream.own_elements(options));
   plan.offload = make_offload_plan(parallel.offload_optimizer, parallel.offload_parameters,
-                                   parallel.offload_chunk_bytes, parallel.offload_folder, parallel.direct_io, layout);
+                                   parallel.offload_chunk_bytes, parallel.offload_files(), layout);
   plan.overlap = overlaps(parallel);
   return plan;
 }

@@ -295,7 +295,7 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
 }
 
 Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
-                  CountedRun const& counted, ShardedEngine const& engine) {
+                  CountedRun const& counted, std::optional<FilesOfRanks> const& files) {
   auto const evaluated =
       static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.accumulation);
   StateMoves const updates = static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_moves,
@@ -307,10 +307,7 @@ Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPla
   };
   std::string detail =
       fmt::format("bytes, predicted {}; moved {}", words(updates + gathers), words(counted.moves + counted.gathered));
-  ScratchFile const* const state = engine.optimizer_state().file();
-  if (ScratchFile const* const file = state ? state : engine.parameter_shares().file())
-    detail += fmt::format("; a thread reads and writes a {}, {}", file->shown(),
-                          file->is_direct() ? "past the system's cache" : "by the system's cache");
+  if (files) detail += fmt::format("; files {}", to_string(*files));
   return exact(exec, communicator, "offload-volume", counted.moves == updates && counted.gathered == gathers, detail);
 }
 

@@ -6,11 +6,14 @@
 #include "comm/execution/communicator.hpp"
 #include "comm/schedule/counters.hpp"
 #include "core/counters.hpp"
+#include "core/files_of_ranks.hpp"
 #include "core/memory_plan.hpp"
 #include "train/early_steps.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/trainer.hpp"
 #include "train/verification/check.hpp"
+
+#include <optional>
 
 namespace trainstone {
 
@@ -85,8 +88,8 @@ inline Check check_messages(ExecutionSpace const& exec, Communicator& communicat
 }
 Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                   CountedRun const& counted);
-/// Of state that lies on the host or in a file: what updates and gathers have moved.
+/// Of state that lies on the host or in a file: what updates and gathers have moved. `files` is named if there are any.
 Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
-                  CountedRun const& counted, ShardedEngine const& engine);
+                  CountedRun const& counted, std::optional<FilesOfRanks> const& files);
 
 } // namespace trainstone

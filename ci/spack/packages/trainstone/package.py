@@ -38,6 +38,7 @@ class Trainstone(CMakePackage, CudaPackage):
     depends_on("tomlplusplus")
     depends_on("xxhash")
     depends_on("random123")
+    depends_on("liburing")
     for arch in CudaPackage.cuda_arch_values:
         depends_on(f"kokkos@4.7.01:4 +cuda +cuda_lambda +cmake_lang ~alloc_async cuda_arch={arch}",
                    when=f"+cuda cuda_arch={arch}")
