@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "kernels/norm_block.hpp"
+#include "model/part.hpp"
 
 #include <algorithm>
 #include <array>
@@ -120,11 +121,12 @@ std::vector<Range> ParameterGroup::padding() const {
   return behind;
 }
 
-ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, TensorSlices const& slices)
-    : ParameterTable(config, ranks, ModelStage::whole(config), slices) {}
+ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, TensorSlices const& slices,
+                               std::int64_t unit_blocks)
+    : ParameterTable(config, ranks, ModelStage::whole(config), slices, unit_blocks) {}
 
 ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage,
-                               TensorSlices const& slices)
+                               TensorSlices const& slices, std::int64_t unit_blocks)
     : m_config(config), m_stage(std::move(stage)), m_slices(slices) {
   require_valid(config);
   TRAINSTONE_REQUIRE(ranks >= 1, "{} ranks", ranks);
@@ -139,40 +141,53 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, Mode
   bool const ascends = std::ranges::adjacent_find(blocks, std::greater_equal()) == blocks.end();
   TRAINSTONE_REQUIRE(blocks.empty() || (ascends && blocks.front() >= 0 && blocks.back() < config.layers),
                      "the {} blocks of a stage are not ascending numbers below {}", blocks.size(), config.layers);
+  TRAINSTONE_REQUIRE(unit_blocks >= 1, "units of {} blocks", unit_blocks);
   bool const embed = m_stage.embed, head = m_stage.head;
-  add_unit("root", -1,
-           {{"token table", {Tensor::wte}, embed || head},
-            {"position table", {Tensor::wpe}, embed},
-            {"final norm", {Tensor::lnfw, Tensor::lnfb}, head}},
-           ranks);
+  add_group({"token table", {Tensor::wte}, embed || head}, -1, ranks);
+  add_group({"position table", {Tensor::wpe}, embed}, -1, ranks);
+  add_group({"final norm", {Tensor::lnfw, Tensor::lnfb}, head}, -1, ranks);
   std::vector<Tensor> block_members;
   for (int kind = 0; kind < tensor_kinds; ++kind)
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
   for (std::int64_t block = 0; block < config.layers; ++block) {
-    std::string const name = "block " + std::to_string(block);
     bool const is_here = std::ranges::binary_search(m_stage.blocks, block);
-    add_unit(name, block, {{name, block_members, is_here}}, ranks);
+    add_group({"block " + std::to_string(block), block_members, is_here}, block, ranks);
   }
   TRAINSTONE_REQUIRE(!m_groups.empty(), "a stage has no parameters of {} blocks", config.layers);
+  make_units(unit_blocks);
 }
 
-void ParameterTable::add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups,
-                              std::int64_t ranks) {
-  std::int64_t const first_group = std::ssize(m_groups), offset = m_groups.empty() ? 0 : size();
-  std::size_t const first_tensor = m_tensors.size();
-  for (Members const& members : groups) add_group(members, block, ranks);
-  std::int64_t const groups_here = std::ssize(m_groups) - first_group;
-  if (groups_here == 0) return;
-  m_units.push_back({name, first_group, std::ssize(m_groups) - 1, offset, size() - offset});
-  m_first_tensor.push_back(first_tensor);
+void ParameterTable::make_units(std::int64_t unit_blocks) {
+  if (groups_of_root() > 0) add_unit("root", groups_of_root());
+  auto first = m_stage.blocks.begin();
+  for (std::int64_t const of_chunk : blocks_by_chunk(m_stage))
+    for (auto const end = first + of_chunk; first < end;) {
+      std::int64_t const blocks = std::min<std::int64_t>(unit_blocks, end - first);
+      auto const last = first + blocks - 1;
+      m_unit_of_block.insert(m_unit_of_block.end(), static_cast<std::size_t>(blocks), std::ssize(m_units));
+      add_unit(blocks == 1 ? fmt::format("block {}", *first) : fmt::format("blocks {} to {}", *first, *last), blocks);
+      first = last + 1;
+    }
+}
+
+/// Of the next groups.
+void ParameterTable::add_unit(std::string name, std::int64_t groups) {
+  std::int64_t const first = m_units.empty() ? 0 : m_units.back().last_group + 1, last = first + groups - 1;
+  std::int64_t const begin = m_groups[static_cast<std::size_t>(first)].offset;
+  ParameterGroup const& end = m_groups[static_cast<std::size_t>(last)];
+  m_units.push_back({std::move(name), first, last, begin, end.offset + end.padded - begin});
+}
+
+/// Among the blocks that are here.
+std::int64_t ParameterTable::place_of(std::int64_t block) const {
+  auto const found = std::ranges::lower_bound(m_stage.blocks, block);
+  TRAINSTONE_REQUIRE(found != m_stage.blocks.end() && *found == block, "block {} is not here", block);
+  return found - m_stage.blocks.begin();
 }
 
 std::int64_t ParameterTable::unit_of(std::int64_t block) const {
-  bool const has_root = m_stage.embed || m_stage.head;
-  if (block < 0 && has_root) return 0;
-  auto const found = std::ranges::lower_bound(m_stage.blocks, block);
-  TRAINSTONE_REQUIRE(block >= 0 && found != m_stage.blocks.end() && *found == block, "block {} is not here", block);
-  return (found - m_stage.blocks.begin()) + (has_root ? 1 : 0);
+  if (block < 0 && groups_of_root() > 0) return 0;
+  return m_unit_of_block[static_cast<std::size_t>(place_of(block))];
 }
 
 /// Initial values and places in the whole group follow the order of llm.c's files. Memory goes section by section.
@@ -198,7 +213,10 @@ void ParameterTable::add_group(Members const& members, std::int64_t block, std::
     whole.push_back(std::move(entry));
   }
   std::int64_t const number = m_model_groups++;
-  if (members.is_here) m_groups.push_back({members.name, m_groups.empty() ? 0 : size(), 0, 0, whole_size, number});
+  if (members.is_here) {
+    m_first_tensor.push_back(m_tensors.size());
+    m_groups.push_back({members.name, m_groups.empty() ? 0 : size(), 0, 0, whole_size, number});
+  }
   for (bool const by_slice : {false, true})
     for (bool const by_part : {false, true}) add_sections(whole, by_slice, by_part, members.is_here);
   if (!members.is_here) return; // but its parameters and sections are counted
@@ -257,9 +275,11 @@ void ParameterTable::add_section(std::vector<ParameterTensor> const& members, Pa
 }
 
 ParameterTensor const& ParameterTable::find(Tensor tensor, std::int64_t block, std::int64_t slice) const {
-  auto const unit = static_cast<std::size_t>(unit_of(block));
-  std::size_t const end = unit + 1 < m_first_tensor.size() ? m_first_tensor[unit + 1] : m_tensors.size();
-  for (std::size_t i = m_first_tensor[unit]; i < end; ++i) {
+  bool const is_of_block = block >= 0;
+  auto const first = static_cast<std::size_t>(is_of_block ? groups_of_root() + place_of(block) : 0);
+  auto const behind = is_of_block ? first + 1 : static_cast<std::size_t>(groups_of_root());
+  std::size_t const end = behind < m_first_tensor.size() ? m_first_tensor[behind] : m_tensors.size();
+  for (std::size_t i = m_first_tensor[first]; i < end; ++i) {
     ParameterTensor const& entry = m_tensors[i];
     if (entry.tensor == tensor && entry.block == block &&
         (!entry.split.cuts() || entry.split.part == m_slices.first() + slice))

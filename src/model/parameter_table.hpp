@@ -164,10 +164,11 @@ struct ParameterGroup {
 /// ParameterGroup::number of the token table.
 inline constexpr std::int64_t token_table_group = 0;
 
-/// Groups side by side that the same parts read. They are gathered and reduced together. The units are root, which is
-/// the groups outside of blocks, and every block. A stage of a pipeline in the middle has no root.
+/// Groups side by side. They are gathered and reduced together. The units are root, which is the groups outside of
+/// blocks, and every run of so many blocks. No unit has blocks of two chunks; the last one of a chunk may have fewer. A
+/// stage of a pipeline in the middle has no root.
 struct ParameterUnit {
-  std::string name; ///< "root", "block 3"
+  std::string name; ///< "root", "block 3", "blocks 2 to 3"
   std::int64_t first_group, last_group;
   std::int64_t offset;
   std::int64_t padded; ///< of all its groups
@@ -177,13 +178,15 @@ struct ParameterUnit {
 
 class ParameterTable {
 public:
-  /// The whole model's parameters, or some of its slices.
+  /// The whole model's parameters, or some of its slices. \param[in] unit_blocks  of a unit, at most
   /// \throws InputError   if the configuration is not a model (find_problem of model/config.hpp), or if a tensor cannot
   ///                      be cut into so many slices
-  ParameterTable(GptConfig const& config, std::int64_t ranks, TensorSlices const& slices = {});
+  ParameterTable(GptConfig const& config, std::int64_t ranks, TensorSlices const& slices = {},
+                 std::int64_t unit_blocks = 1);
   /// The parameters that a stage reads: the token table for embed and for head, positions for embed, the final norm for
   /// head, and its blocks. Names and initial values are those of the whole model.
-  ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage, TensorSlices const& slices = {});
+  ParameterTable(GptConfig const& config, std::int64_t ranks, ModelStage stage, TensorSlices const& slices = {},
+                 std::int64_t unit_blocks = 1);
 
   std::vector<ParameterTensor> const& tensors() const { return m_tensors; }
   std::vector<ParameterGroup> const& groups() const { return m_groups; }
@@ -198,7 +201,7 @@ public:
   std::int64_t offset_in_unit(ParameterTensor const& tensor) const {
     return tensor.offset - m_units[static_cast<std::size_t>(unit_of(tensor.block))].offset;
   }
-  /// Complexity: O(log(units) + tensors of a unit). \param[in] slice  of those that are here; not looked at if the
+  /// Complexity: O(log(blocks) + tensors of a block). \param[in] slice  of those that are here; not looked at if the
   /// tensor is not cut. \throws Error if it is not here
   ParameterTensor const& find(Tensor tensor, std::int64_t block = -1, std::int64_t slice = 0) const;
 
@@ -216,7 +219,10 @@ private:
     bool is_here;
   };
 
-  void add_unit(std::string const& name, std::int64_t block, std::vector<Members> const& groups, std::int64_t ranks);
+  void make_units(std::int64_t unit_blocks);
+  void add_unit(std::string name, std::int64_t groups);
+  std::int64_t groups_of_root() const { return std::ssize(m_groups) - std::ssize(m_stage.blocks); }
+  std::int64_t place_of(std::int64_t block) const;
   void add_group(Members const& members, std::int64_t block, std::int64_t ranks);
   void add_sections(std::vector<ParameterTensor> const& members, bool by_slice, bool by_part, bool are_here);
   void add_section(std::vector<ParameterTensor> const& members, ParameterSection section);
@@ -228,7 +234,8 @@ private:
   std::vector<ParameterTensor> m_tensors;
   std::vector<ParameterGroup> m_groups;
   std::vector<ParameterUnit> m_units;
-  std::vector<std::size_t> m_first_tensor; ///< by unit
+  std::vector<std::int64_t> m_unit_of_block; ///< by place among the blocks that are here
+  std::vector<std::size_t> m_first_tensor;   ///< by group
   std::int64_t m_model_parameters = 0;
   std::int64_t m_model_groups = 0, m_model_sections = 0; ///< that the whole model has, so far
 };

@@ -61,18 +61,18 @@ std::vector<Range> groups_in_root(ParameterTable const& table, std::vector<Tenso
   return ranges;
 }
 
-/// Where the tensors of a block lie in its unit, as few ranges, ascending.
-std::vector<Range> ranges_in_unit(ParameterTable const& table, ParameterUnit const& unit, Index block,
-                                  std::vector<Tensor> const& tensors) {
+/// Where the tensors of a block lie in its group, as few ranges, ascending.
+std::vector<Range> ranges_in_group(ParameterTable const& table, ParameterGroup const& group, Index block,
+                                   std::vector<Tensor> const& tensors) {
   std::vector<std::pair<Index, bool>> begins; // of every tensor of the block; whether it is one of these
   for (ParameterTensor const& tensor : table.tensors())
     if (tensor.block == block)
-      begins.emplace_back(tensor.offset - unit.offset, std::ranges::find(tensors, tensor.tensor) != tensors.end());
+      begins.emplace_back(tensor.offset - group.offset, std::ranges::find(tensors, tensor.tensor) != tensors.end());
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < begins.size(); ++i) {
     auto const [begin, is_one] = begins[i];
     if (!is_one) continue;
-    Index const end = i + 1 < begins.size() ? begins[i + 1].first : unit.padded;
+    Index const end = i + 1 < begins.size() ? begins[i + 1].first : group.padded;
     if (!ranges.empty() && ranges.back().end == begin)
       ranges.back().end = end;
     else
@@ -87,8 +87,9 @@ PartTable::PartTable(ParameterTable const& table, GptOptions options)
     : m_layers(table.layers()), m_stage(table.stage()), m_options(std::move(options)), m_of_unit(table.units().size()) {
   for (Part const part : parts(table.stage())) {
     Index const unit = table.unit_of(part.block);
-    m_of_unit[static_cast<std::size_t>(unit)].push_back(size());
-    m_parts.push_back({part, unit});
+    std::vector<Index>& of_unit = m_of_unit[static_cast<std::size_t>(unit)];
+    m_parts.push_back({part, unit, part.block < 0 ? 0 : std::ssize(of_unit) / 2});
+    of_unit.push_back(size() - 1);
   }
   add_chunks(table.stage());
   if (table.stage().embed || table.stage().head) add_root_pieces(table);
@@ -118,19 +119,35 @@ void PartTable::add_root_pieces(ParameterTable const& table) {
   at(PartKind::embed).back().complete_from = 0;
 }
 
-/// All blocks are alike. What lies behind a tensor belongs to it.
+namespace {
+
+BackwardPiece shifted(BackwardPiece piece, Index elements) {
+  piece.complete_from += elements;
+  for (Range& range : piece.written) range = {range.begin + elements, range.end + elements};
+  return piece;
+}
+
+} // namespace
+
+/// All blocks are alike, and lie in their unit side by side. What lies behind a tensor belongs to it.
 void PartTable::add_block_pieces(ParameterTable const& table) {
   Index const block = table.stage().blocks.front();
-  ParameterUnit const& unit = table.units()[static_cast<std::size_t>(table.unit_of(block))];
+  ParameterGroup const& group = table.groups()[static_cast<std::size_t>(table.find(Tensor::ln1w, block).group)];
+  Index const places = std::ranges::max(m_parts, {}, &PlacedPart::place).place + 1;
+  m_backward.resize(static_cast<std::size_t>(places));
   std::vector<Range> later; // what pieces write that come later
   for (PartKind const kind : {PartKind::attention, PartKind::mlp}) {
     std::vector<BackwardPiece>& pieces = at(kind);
     for (std::vector<Tensor> const& written : std::views::reverse(gradients_written(kind, m_options))) {
-      std::vector<Range> const ranges = ranges_in_unit(table, unit, block, written);
+      std::vector<Range> const ranges = ranges_in_group(table, group, block, written);
       Index const complete_from = later.empty() ? 0 : std::ranges::max(later, {}, &Range::end).end;
       pieces.insert(pieces.begin(), {ranges, complete_from});
       later.insert(later.end(), ranges.begin(), ranges.end());
     }
+    for (Index place = 1; place < places; ++place)
+      for (BackwardPiece const& piece : pieces)
+        m_backward[static_cast<std::size_t>(place)][static_cast<std::size_t>(kind)].push_back(
+            shifted(piece, place * group.padded));
   }
 }
 

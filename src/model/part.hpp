@@ -92,18 +92,22 @@ public:
   Recompute recompute(Part part) const { return part.block < 0 ? Recompute::none : m_options.recompute_of(part.block); }
   GptOptions const& options() const { return m_options; }
 
-  /// The pieces of backward, in order. Those of a block go from the end of the unit to its begin. Head writes the token
-  /// table and the final norm. If embed is here, too, head completes nothing: embed adds to the token table.
-  std::vector<BackwardPiece> const& backward(PartKind kind) const { return m_backward[static_cast<std::size_t>(kind)]; }
-  std::vector<BackwardPiece> const& backward(Index number) const { return backward((*this)[number].kind); }
+  /// The pieces of backward, in order. Those of a unit's blocks go from the end of the unit to its begin. Head writes
+  /// the token table and the final norm. If embed is here, too, head completes nothing: embed adds to the token table.
+  std::vector<BackwardPiece> const& backward(Index number) const {
+    PlacedPart const& placed = m_parts[static_cast<std::size_t>(number)];
+    return m_backward[static_cast<std::size_t>(placed.place)][static_cast<std::size_t>(placed.part.kind)];
+  }
 
 private:
   struct PlacedPart {
     Part part;
     Index unit;
+    Index place; ///< of its block among those of the unit; 0 of parts without block
   };
+  using Pieces = std::array<std::vector<BackwardPiece>, part_kinds.size()>;
 
-  std::vector<BackwardPiece>& at(PartKind kind) { return m_backward[static_cast<std::size_t>(kind)]; }
+  std::vector<BackwardPiece>& at(PartKind kind) { return m_backward.front()[static_cast<std::size_t>(kind)]; }
   void add_chunks(ModelStage const& stage);
   void add_root_pieces(ParameterTable const& table);
   void add_block_pieces(ParameterTable const& table);
@@ -114,7 +118,7 @@ private:
   std::vector<PlacedPart> m_parts;
   std::vector<Range> m_chunks; ///< of numbers of parts
   std::vector<std::vector<Index>> m_of_unit;
-  std::array<std::vector<BackwardPiece>, part_kinds.size()> m_backward; ///< the same in every block
+  std::vector<Pieces> m_backward = std::vector<Pieces>(1); ///< by place; the same in every unit
 };
 
 } // namespace trainstone

@@ -177,7 +177,7 @@ std::string strategy_title(std::string const& name, StepWalk const& walk) {
                                 : "";
   return fmt::format("{} on {}{}, {}: one training step of a GPT with {}, Psi = {} parameters with padding", name,
                      plural(walk.ranks(), "rank"), mesh, plural(layout.topology.nodes(), "node"),
-                     plural(std::ssize(layout.units) - 1, "block"), layout.elements());
+                     plural(walk.plan().parts.layers(), "block"), layout.elements());
 }
 
 std::string strategy_meaning(StepWalk const& walk) {

@@ -129,8 +129,8 @@ TEST_CASE("parts of a stage keep their names, and embed or head alone completes 
   CHECK(names(middle) == Names{"attention 1", "mlp 1", "attention 2", "mlp 2"});
   CHECK(names(last) == Names{"head"});
   CHECK(first.begins(0)); // its unit's gradient: no head writes it before
-  CHECK(first.backward(PartKind::embed)[0].complete_from == 0);
-  CHECK(last.backward(PartKind::head)[0].complete_from == 0);
+  CHECK(first.backward(0)[0].complete_from == 0);
+  CHECK(last.backward(0)[0].complete_from == 0);
   CHECK(middle.unit(0) == 0);
   CHECK(middle.unit(3) == 1);
   CHECK(middle.of_unit(1) == std::vector<Index>{2, 3});
@@ -191,8 +191,8 @@ TEST_CASE("parts read the units that the formulas say, and a block's are complet
     CHECK(all.begins(number) == (all[number].kind == PartKind::head || all[number].kind == PartKind::mlp));
   }
   std::vector<Index> begins;
-  for (PartKind const kind : {PartKind::mlp, PartKind::attention})
-    for (BackwardPiece const& piece : all.backward(kind)) {
+  for (Index const number : {2, 1}) // mlp 0, attention 0
+    for (BackwardPiece const& piece : all.backward(number)) {
       REQUIRE(piece.written.size() == 1);
       CHECK(piece.complete_from == piece.written[0].begin);
       begins.push_back(piece.complete_from);
@@ -200,13 +200,93 @@ TEST_CASE("parts read the units that the formulas say, and a block's are complet
   Index const c = 64; // ln1 2 C, qkv 3 C^2 + 3 C, attproj C^2 + C, ln2 2 C, fc 4 C^2 + 4 C, fcproj
   Index const attproj = 3 * c * c + 5 * c, ln2 = 4 * c * c + 6 * c, fc = ln2 + 2 * c, fcproj = fc + 4 * c * c + 4 * c;
   CHECK(begins == std::vector<Index>{fcproj, fc, ln2, attproj, 2 * c, 0});
-  CHECK(all.backward(PartKind::mlp)[0].written[0].end == table.units()[1].padded);
-  REQUIRE(all.backward(PartKind::head).size() == 1);
-  REQUIRE(all.backward(PartKind::embed).size() == 1);
-  BackwardPiece const &head = all.backward(PartKind::head)[0], &embed = all.backward(PartKind::embed)[0];
+  CHECK(all.backward(2)[0].written[0].end == table.units()[1].padded);
+  REQUIRE(all.backward(5).size() == 1);
+  REQUIRE(all.backward(0).size() == 1);
+  BackwardPiece const &head = all.backward(5)[0], &embed = all.backward(0)[0];
   Index const tokens = 8448, positions = 2304, root = tokens + positions + 768; // padded to multiples of 3 x 256
   CHECK(head.written == std::vector<Range>{{0, tokens}, {tokens + positions, root}});
   CHECK(embed.written == std::vector<Range>{{0, tokens}, {tokens, tokens + positions}});
   CHECK(head.complete_from == root); // embed adds to the token table
   CHECK(embed.complete_from == 0);
+}
+
+namespace {
+
+std::vector<std::string> unit_names(ParameterTable const& table) {
+  std::vector<std::string> names;
+  for (ParameterUnit const& unit : table.units()) names.push_back(unit.name);
+  return names;
+}
+
+} // namespace
+
+TEST_CASE("a unit has so many blocks, the last one what is left, and none has blocks of two chunks", "[model]") {
+  GptConfig const config{5, 2, 8, 5, 11};
+  using Names = std::vector<std::string>;
+  auto const whole = [&](std::int64_t blocks) { return ParameterTable(config, 3, {}, blocks); };
+  auto const of_stage = [&](ModelStage const& stage) { return unit_names(ParameterTable(config, 3, stage, {}, 2)); };
+  CHECK(unit_names(whole(2)) == Names{"root", "blocks 0 to 1", "blocks 2 to 3", "block 4"});
+  CHECK(unit_names(whole(3)) == Names{"root", "blocks 0 to 2", "blocks 3 to 4"});
+  CHECK(unit_names(whole(5)) == Names{"root", "blocks 0 to 4"});
+  CHECK(unit_names(whole(9)) == unit_names(whole(5)));
+  CHECK(of_stage({false, {1, 2, 3}, false}) == Names{"blocks 1 to 2", "block 3"});
+  CHECK(of_stage({true, {0, 1, 2, 4}, true, {3, 1}}) == Names{"root", "blocks 0 to 1", "block 2", "block 4"});
+  CHECK(of_stage({false, {2}, true, {1, 0}}) == Names{"root", "block 2"});
+  CHECK_THROWS_AS(whole(0), Error);
+}
+
+TEST_CASE("units of several blocks leave groups, tensors and initial values where they are", "[model]") {
+  GptConfig const config{5, 2, 8, 5, 11};
+  ParameterTable const single(config, 3);
+  Index const block = single.groups().back().padded, root = single.units().front().padded;
+  for (std::int64_t const blocks : {2, 3, 5}) {
+    ParameterTable const table(config, 3, {}, blocks);
+    CHECK(table.size() == single.size());
+    REQUIRE(table.groups().size() == single.groups().size());
+    for (std::size_t g = 0; g < table.groups().size(); ++g) {
+      CHECK(table.groups()[g].name == single.groups()[g].name);
+      CHECK(table.groups()[g].offset == single.groups()[g].offset);
+      CHECK(table.groups()[g].sections == single.groups()[g].sections);
+    }
+    REQUIRE(table.tensors().size() == single.tensors().size());
+    for (ParameterTensor const& tensor : table.tensors()) {
+      ParameterTensor const& same = single.find(tensor.tensor, tensor.block);
+      CHECK(tensor.offset == same.offset);
+      CHECK(tensor.initial.first_counter == same.initial.first_counter);
+      CHECK(&table.find(tensor.tensor, tensor.block) == &tensor);
+      if (tensor.block < 0) continue;
+      Index const unit = table.unit_of(tensor.block);
+      CHECK(unit == 1 + tensor.block / blocks);
+      CHECK(table.units()[static_cast<std::size_t>(unit)].has(tensor.group));
+      CHECK(table.offset_in_unit(tensor) == single.offset_in_unit(same) + tensor.block % blocks * block);
+    }
+    for (Index unit = 1; unit < std::ssize(table.units()); ++unit) {
+      Index const first = (unit - 1) * blocks, here = std::min(blocks, 5 - first);
+      CHECK(table.units()[static_cast<std::size_t>(unit)].offset == root + first * block);
+      CHECK(table.units()[static_cast<std::size_t>(unit)].padded == here * block);
+    }
+  }
+}
+
+TEST_CASE("the backward of a unit's blocks completes its gradient from its end to its begin", "[model]") {
+  GptConfig const config{5, 2, 8, 5, 11};
+  PartTable const single(ParameterTable(config, 3)), parts(ParameterTable(config, 3, {}, 2));
+  Index const block = ParameterTable(config, 3).groups().back().padded;
+  CHECK(parts.of_unit(1) == std::vector<Index>{1, 2, 3, 4});
+  CHECK(parts.of_unit(3) == std::vector<Index>{9, 10});
+  for (Index number = 1; number <= 10; ++number) { // two parts of each block
+    Index const place = (number - 1) / 2 % 2;      // of the block in its unit
+    std::vector<BackwardPiece> const &pieces = parts.backward(number), &alone = single.backward(number);
+    REQUIRE(pieces.size() == alone.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      CHECK(pieces[i].complete_from == alone[i].complete_from + place * block);
+      REQUIRE(pieces[i].written.size() == alone[i].written.size());
+      for (std::size_t w = 0; w < pieces[i].written.size(); ++w) {
+        CHECK(pieces[i].written[w].begin == alone[i].written[w].begin + place * block);
+        CHECK(pieces[i].written[w].end == alone[i].written[w].end + place * block);
+      }
+    }
+    CHECK(parts.begins(number) == (number == 4 || number == 8 || number == 10)); // the last mlp of each unit
+  }
 }

@@ -58,6 +58,7 @@ TEST_CASE("programs of pipelines are proved for every strategy and schedule", "[
     for (ParallelConfig const& parallel : schedules_on(strategy, stages))
       for (Index const micro_batches : {1, 2, 4, 5}) {
         PipelineCase one{parallel, data_ranks, micro_batches, stages == 4 ? 8 : 6};
+        one.parallel.unit = 1 + proved % 3;
         one.parallel.overlap = micro_batches % 2 == 0;
         one.parallel.bucket_bytes = one.parallel.first_bucket_bytes = micro_batches > 2 ? 1e9 : 1024;
         proved += check_proved(one);

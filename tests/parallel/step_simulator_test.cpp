@@ -30,7 +30,7 @@ struct Case {
 
 std::vector<ShardPlan> plans_of(Case const& one) {
   GptConfig const model{.layers = one.layers, .heads = 1, .channels = one.channels, .context = 4, .vocab = 16};
-  ParameterTable const table(model, mesh_of(one.parallel, one.ranks).parts());
+  ParameterTable const table(model, mesh_of(one.parallel, one.ranks).parts(), {}, one.parallel.unit);
   Topology const topology = Topology::one_node(one.ranks);
   std::vector<ShardPlan> plans;
   for (Rank rank = 0; rank < one.ranks; ++rank)
@@ -51,7 +51,8 @@ int check_proved(Case const& one) {
   CAPTURE(to_string(parallel.strategy), parallel.zero_stage, parallel.shard_group, static_cast<int>(parallel.partition),
           static_cast<int>(parallel.gradient_reduction), static_cast<int>(parallel.reduce),
           static_cast<int>(parallel.granularity), static_cast<int>(parallel.reduction), parallel.overlap,
-          parallel.in_flight, parallel.prefetch, parallel.bucket_bytes, one.ranks, one.micro_batches, one.layers);
+          parallel.in_flight, parallel.prefetch, parallel.unit, parallel.bucket_bytes, one.ranks, one.micro_batches,
+          one.layers);
   FAIL(to_string(found->defect) << ": " << found->message);
   return 0;
 }
@@ -115,6 +116,20 @@ TEST_CASE("the programs of every strategy are proved for up to 64 ranks and six 
         parallel.overlap = false;
         CHECK(check_proved({parallel, ranks, micro_batches, layers}) == 1);
       }
+}
+
+TEST_CASE("programs whose units have several blocks are proved, however they cut and time reductions",
+          "[parallel][program][unit]") {
+  Rank const ranks = GENERATE(1, 2, 4);
+  Index const prefetch = GENERATE(0, 1, 2);
+  for (ParallelConfig parallel : all_strategies(ranks)) {
+    bool const once = row_of(parallel.strategy).collects() || has_dedicated_servers(parallel);
+    parallel.prefetch = prefetch;
+    parallel.unit = 3;
+    CHECK(check_reductions({parallel, ranks, 1 + prefetch, 5, 4, {Recompute::full}}) >= (once ? 18 : 36));
+    parallel.unit = 2; // in slices, too
+    if (prefetch == 1) CHECK(check_reductions({parallel, ranks, 2, 3, 16}) >= (once ? 18 : 36));
+  }
 }
 
 TEST_CASE("tensor by tensor and in one piece, data-parallel programs are proved", "[parallel][program]") {

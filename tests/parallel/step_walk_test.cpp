@@ -17,8 +17,8 @@ namespace {
 StepWalk walk_small(ParallelConfig const& parallel, Rank ranks, Index layers = 2,
                     PrecisionConfig const& precision = {}) {
   GptConfig const model{.layers = layers, .heads = 1, .channels = 8, .context = 8, .vocab = 16};
-  return walk_step(parallel, {}, ParameterTable(model, mesh_of(parallel, ranks).parts()), Topology::one_node(ranks),
-                   precision);
+  ParameterTable const table(model, mesh_of(parallel, ranks).parts(), {}, parallel.unit);
+  return walk_step(parallel, {}, table, Topology::one_node(ranks), precision);
 }
 
 std::uint64_t sent(StepWalk const& walk, Rank rank) {
@@ -107,6 +107,7 @@ TEST_CASE("the walk sends what the plan says, however far it gathers ahead", "[p
   all.push_back({.strategy = Strategy::naive});
   for (ParallelConfig& parallel : all) {
     parallel.prefetch = prefetch;
+    parallel.unit = layers == 3 ? 2 : 1;
     StepWalk const walk = walk_small(parallel, ranks, layers);
     INFO(to_string(parallel.strategy) << " stage " << parallel.zero_stage << " on " << ranks << " ranks, prefetch "
                                       << prefetch);
@@ -174,6 +175,21 @@ TEST_CASE("a fully sharded step goes through the moments that one draws by hand"
   CHECK(gradients(moment(walk, "backward block 0")) == Held{own, own, under_way});
   CHECK(whats(moment(walk, "backward embed").after) == "gradient of root");
   CHECK(gradients(moment(walk, "update")) == Held{share, share, share});
+}
+
+TEST_CASE("blocks of a unit are gathered, computed and reduced as one moment", "[parallel][walk][unit]") {
+  ParallelConfig parallel = zero(3);
+  parallel.unit = 2;
+  StepWalk const walk = walk_small(parallel, 4, 3);
+  std::vector<std::string> names;
+  for (Moment const& one : walk.moments) names.push_back(one.name);
+  CHECK(names == std::vector<std::string>{"start", "forward embed", "forward blocks 0 to 1", "forward block 2",
+                                          "forward head", "backward head", "backward block 2", "backward blocks 0 to 1",
+                                          "backward embed", "update"});
+  CHECK(whats(moment(walk, "start").before) == "parameters of root; parameters of blocks 0 to 1");
+  CHECK(parameters(moment(walk, "forward blocks 0 to 1")) == Held{share, whole, under_way});
+  CHECK(whats(moment(walk, "backward blocks 0 to 1").after) == "gradient of blocks 0 to 1");
+  CHECK(gradients(moment(walk, "backward blocks 0 to 1")) == Held{own, own, under_way});
 }
 
 TEST_CASE("without sharding nothing is gathered, and gradients end whole", "[parallel][walk]") {

@@ -36,8 +36,9 @@ inline std::vector<ShardPlan> plans_of(PipelineCase const& one) {
   std::vector<ShardPlan> plans;
   for (Rank rank = 0; rank < one.ranks(); ++rank) {
     ModelStage const& stage = stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];
-    plans.push_back(make_shard_plan(one.parallel, {}, {}, {}, ParameterTable(one.model(), mesh.data(), stage), topology,
-                                    rank, one.micro_batches, one.options, one.stream()));
+    ParameterTable const table(one.model(), mesh.data(), stage, {}, one.parallel.unit);
+    plans.push_back(
+        make_shard_plan(one.parallel, {}, {}, {}, table, topology, rank, one.micro_batches, one.options, one.stream()));
   }
   return plans;
 }
@@ -50,10 +51,10 @@ inline std::vector<StepProgram> programs_of(std::vector<ShardPlan> const& plans)
 
 inline std::string to_string(PipelineCase const& one) {
   ParallelConfig const& parallel = one.parallel;
-  return fmt::format("{} on {} stages x {} chunks, {} data ranks, {} micro-batches, {} blocks, {} {} {}",
+  return fmt::format("{} on {} stages x {} chunks, {} data ranks, {} micro-batches, {} blocks, unit {}, {} {} {}",
                      parallel.pipeline_schedule, parallel.pipeline, parallel.pipeline_chunks, one.data_ranks,
-                     one.micro_batches, one.layers, trainstone::to_string(parallel.strategy), parallel.zero_stage,
-                     parallel.overlap ? "overlap" : "no overlap");
+                     one.micro_batches, one.layers, parallel.unit, trainstone::to_string(parallel.strategy),
+                     parallel.zero_stage, parallel.overlap ? "overlap" : "no overlap");
 }
 
 } // namespace trainstone::test

@@ -22,10 +22,13 @@ bool root_is_first(ParameterTable const& table) { return table.stage().head && !
 /// By unit: its chunk in the stage.
 std::vector<Index> chunks_of_units(ParameterTable const& table) {
   ModelStage const& stage = table.stage();
-  std::vector<Index> chunks;
-  if (stage.embed || stage.head) chunks.push_back(0);
+  std::vector<Index> chunks(table.units().size(), 0);
+  auto block = stage.blocks.begin();
   Index chunk = 0;
-  for (Index const blocks : blocks_by_chunk(stage)) chunks.insert(chunks.end(), at(blocks), chunk++);
+  for (Index const blocks : blocks_by_chunk(stage)) {
+    for (auto const end = block + blocks; block < end; ++block) chunks[at(table.unit_of(*block))] = chunk;
+    ++chunk;
+  }
   return chunks;
 }
 

@@ -100,6 +100,7 @@ struct ParallelConfig {
   bool overlap = true;                       ///< communicate while computing
   std::int64_t in_flight = 2;                ///< reductions at a time
   std::int64_t prefetch = 1;                 ///< units of parameters that are gathered ahead
+  std::int64_t unit = 1;                     ///< blocks of a unit, at most
   std::int64_t check_replicas = 0;           ///< steps between comparisons of parameters; 0 = after the last step only
 
   std::int64_t tensor = 1;                          ///< ranks that share every layer

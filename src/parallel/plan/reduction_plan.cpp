@@ -105,6 +105,13 @@ Index ReductionPlan::fresh_offset(Index gradient, Index run) const {
   return run_memory(run).begin + gradients.gradients[at(gradient)].offset - buckets.runs[at(run)].memory.begin;
 }
 
+Index ReductionPlan::slice_begin(BucketRun const& run, Index number) const {
+  Index begin = run.slice_of_share(number).begin; // in the shares of the unit's gradients, side by side
+  Index gradient = run.gradients.begin;
+  for (; begin >= buckets.shares[at(gradient)].elements; ++gradient) begin -= buckets.shares[at(gradient)].elements;
+  return gradients.gradients[at(gradient)].offset - run.memory.begin + begin;
+}
+
 Index ReductionPlan::fresh_elements() const {
   if (!fresh_gradients_apart) return 0;
   Index end = 0;

@@ -69,6 +69,9 @@ struct ReductionPlan {
   Index kept_elements(StateLayout const& layout) const {
     return layout.keeps_shares_of_gradients() ? gradients.share_elements : gradients.elements;
   }
+  /// Where the elements of a slice begin in the unit that it is cut from. Of the slices of every owner's share, that of
+  /// the first owner lies first.
+  Index slice_begin(BucketRun const& run, Index number) const;
   /// Whether gradients of two runs lie in the same memory: one must be reduced before the other is written.
   bool share_memory(Index run, Index other) const { return run_memory(run).overlaps(run_memory(other)); }
   /// Whether one of two buckets must be reduced before the other one's reduction starts: both need the same scratch.

@@ -303,18 +303,18 @@ void GradientPass::after_piece(Index unit, Index complete_from, Index micro_batc
   while (!m_plan->overlap && !m_in_flight.empty()) retire_oldest(out);
 }
 
-/// How many buckets of the unit's run can be reduced then: all of them, or slices of the unit that are complete. Of
-/// the slices of every owner's share, that of the first owner lies first.
+/// How many buckets of the unit's run can be reduced then: all of them, or slices of the unit that are complete.
 Index GradientPass::complete_buckets(Index unit, Index complete_from, Index micro_batch) const {
   BucketRun const& run = m_reductions->buckets.runs[at(m_reductions->buckets.run_of_unit(unit))];
   bool const reduces = m_reductions->reduce_each || is_last(micro_batch);
   if (!reduces || unit != run.completed_by) return 0;
   if (complete_from == 0) return m_buckets == Buckets::all ? run.buckets : 1;
-  bool const early = m_plan->overlap && !m_reductions->after_backward && !m_reductions->collectives.empty() &&
-                     run.share > 0 && !m_reductions->folds_in_place();
+  bool const completes = complete_from < m_plan->layout.units[at(unit)].padded;
+  bool const early = completes && m_plan->overlap && !m_reductions->after_backward &&
+                     !m_reductions->collectives.empty() && run.share > 0 && !m_reductions->folds_in_place();
   if (!early || m_buckets == Buckets::one_per_run) return 0;
   Index complete = 0;
-  while (complete < run.buckets && run.slice_of_share(complete).begin >= complete_from) ++complete;
+  while (complete < run.buckets && m_reductions->slice_begin(run, complete) >= complete_from) ++complete;
   return complete;
 }
 

@@ -42,7 +42,7 @@ struct ResolvedRun {
     return stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];
   }
   ParameterTable table_of(Rank rank) const {
-    return ParameterTable(config.model, mesh.parts(), stage_of(rank), options_of(rank).slices);
+    return ParameterTable(config.model, mesh.parts(), stage_of(rank), options_of(rank).slices, config.parallel.unit);
   }
   /// The model's options, with the slices that a rank has.
   GptOptions options_of(Rank rank) const {
