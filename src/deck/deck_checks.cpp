@@ -122,6 +122,13 @@ Problem recompute_problem(RunConfig const& config) {
   return std::nullopt;
 }
 
+Problem unit_problem(RunConfig const& config) {
+  std::int64_t const unit = config.parallel.unit, layers = config.model.layers;
+  if (unit <= layers) return std::nullopt;
+  return problem("parallel.unit", "parallel.unit = {} exceeds model.layers = {}; nearest legal value: {}", unit, layers,
+                 layers);
+}
+
 Problem overflow_problem(RunConfig const& config) {
   if (config.faults.overflow_rank == 0 || config.faults.overflow_step > 0) return std::nullopt;
   return problem("faults.overflow.rank", "faults.overflow.rank needs faults.overflow.step, counted from 1");
@@ -226,6 +233,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = gemm_problem(config)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = recompute_problem(config)) return found;
+  if (Problem found = unit_problem(config)) return found;
   if (Problem found = overflow_problem(config)) return found;
   if (Problem found = order_fault_problem(config)) return found;
   if (Problem found = measurement_problem(config)) return found;

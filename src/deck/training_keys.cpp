@@ -187,7 +187,7 @@ std::vector<Key> parallel_keys() {
       choice("parallel.partition", parallel, &ParallelConfig::partition,
              {{"intra_layer", StatePartition::intra_layer}, {"inter_layer", StatePartition::inter_layer}},
              "of strategy zero; intra_layer: a rank owns a part of every parameter group; inter_layer: a rank owns "
-             "whole units (root or a block), gets their reduced gradients and broadcasts their parameters"),
+             "whole units (root or blocks), gets their reduced gradients and broadcasts their parameters"),
       choice("parallel.reduction", parallel, &ParallelConfig::reduction,
              {{"fast", ReductionMode::fast}, {"ordered", ReductionMode::ordered}},
              "ordered gives the same bits for every strategy and every number of data ranks that is a power of two, up "
@@ -214,7 +214,10 @@ std::vector<Key> parallel_keys() {
       key("parallel.overlap", parallel, &ParallelConfig::overlap, "communicate while computing"),
       number("parallel.in_flight", parallel, &ParallelConfig::in_flight, "", some, "reductions at a time, at most"),
       number("parallel.prefetch", parallel, &ParallelConfig::prefetch, "units", {.minimum = 0, .maximum = 63},
-             "number of units of parameters (root or a block) that are gathered ahead of their use"),
+             "number of units of parameters that are gathered ahead of their use: root, or parallel.unit blocks"),
+      number("parallel.unit", parallel, &ParallelConfig::unit, "blocks", {.minimum = 1, .maximum = largest_gpt.layers},
+             "blocks of a unit, which are gathered together, and end in the same buckets; more memory, fewer messages; "
+             "the last unit of a model, a stage or a chunk may have fewer"),
       number("parallel.check_replicas", parallel, &ParallelConfig::check_replicas, "steps", up_to(trillion),
              "steps between comparisons of a hash of the parameters that several ranks hold; a difference ends the "
              "run; 0 = after the last step only"),

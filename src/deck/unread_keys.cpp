@@ -108,6 +108,8 @@ std::vector<ReadKey> other_keys() {
   Reader const scaled{"precision.loss_scale", {"dynamic"}};
   Reader const shares = strategies_with([](StrategyRow const& row) { return row.sharers != StateSharers::none; });
   Reader const staged = strategies_with([](StrategyRow const& row) { return !row.stage; });
+  Reader const shards = strategies_with(
+      [](StrategyRow const& row) { return row.sharers == StateSharers::all || row.sharers == StateSharers::group; });
   Reader const grouped = strategies_with([](StrategyRow const& row) { return row.sharers == StateSharers::group; });
   Reader const naive = strategies_with([](StrategyRow const& row) { return row.main_device; });
   Reader const others = strategies_with([](StrategyRow const& row) { return !row.collects(); });
@@ -128,6 +130,7 @@ std::vector<ReadKey> other_keys() {
       {"parallel.shard_group", {grouped}, true},
       {"parallel.naive_update", {naive}},
       {"parallel.prefetch", {shares}}, // of gathered parameters
+      {"parallel.unit", {shards}},
       {"parallel.granularity", {others}},
       {"parallel.bucket", {others}},
       {"parallel.first_bucket", {others}},

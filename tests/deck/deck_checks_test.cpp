@@ -5,6 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <fmt/format.h>
 
 using namespace trainstone;
 using namespace trainstone::test;
@@ -393,4 +394,20 @@ TEST_CASE("a step is too large to be counted by the share of a tensor rank", "[d
   CHECK(find_size_problem(config));
   config.parallel.tensor = 8;
   CHECK(!find_size_problem(config));
+}
+
+TEST_CASE("a unit has at most all blocks of the model", "[deck]") {
+  std::vector<std::string> const zero{"parallel.strategy=zero", "parallel.zero_stage=3"};
+  auto const with_unit = [&](std::int64_t blocks) {
+    std::vector<std::string> keys = zero;
+    keys.push_back(fmt::format("parallel.unit={}", blocks));
+    return error_with(keys);
+  };
+  std::int64_t const layers = read_small({}).config.model.layers;
+  CHECK(with_unit(1) == "no InputError");
+  CHECK(with_unit(layers) == "no InputError");
+  CHECK(with_unit(layers + 1) ==
+        fmt::format("--set parallel.unit={}: parallel.unit = {} exceeds model.layers = {}; nearest legal value: {}",
+                    layers + 1, layers + 1, layers, layers));
+  CHECK_THAT(with_unit(0), ContainsSubstring("out of range"));
 }

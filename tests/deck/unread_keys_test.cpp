@@ -75,6 +75,7 @@ TEST_CASE("keys that the strategy does not read are refused where they were set"
   for (Case const& one :
        {Case{"comm.all_gather=ring", {zero, hsdp, drawn}, {ddp, by_step, by_tensor, owners, drawn_owners}},
         Case{"parallel.prefetch=1", {zero, hsdp, drawn, owners, drawn_owners}, {ddp, by_step, by_tensor}},
+        Case{"parallel.unit=2", {zero, hsdp, drawn, owners, drawn_owners}, {ddp, by_step, by_tensor, naive}},
         Case{"parallel.naive_update=main", {naive}, {ddp, zero, hsdp}},
         Case{"comm.reduce_scatter=ring", {zero, hsdp}, {ddp, drawn, owners, drawn_owners}},
         Case{"comm.reduce=binomial", {owners, naive}, {ddp, zero, hsdp, drawn_owners}},

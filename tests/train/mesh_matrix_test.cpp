@@ -40,6 +40,7 @@ Values values_of(std::vector<MatrixRow> const& rows) {
     values["delays"].insert(fmt::format("{}", static_cast<int>(row.delays)));
     values["recomputation"].insert(fmt::format("{}", static_cast<int>(row.recompute.front())));
     values["bucket"].insert(parallel.bucket_bytes == tiny_bucket ? "tiny" : "default");
+    values["unit"].insert(fmt::format("{}", parallel.unit));
     values["overlap"].insert(parallel.overlap ? "yes" : "no");
     values["algorithm"].insert(row.algorithm);
   }

@@ -132,6 +132,12 @@ void set_residences(ParallelConfig& parallel, std::size_t number) {
   parallel.offload_chunk_bytes = tiny_chunk;
 }
 
+void set_unit(ParallelConfig& parallel, std::size_t number, std::size_t most) {
+  StateSharers const sharers = row_of(parallel.strategy).sharers;
+  bool const shares = sharers == StateSharers::all || sharers == StateSharers::group;
+  if (shares) parallel.unit = static_cast<std::int64_t>(1 + number / 3 % most);
+}
+
 /// Of a row: "no offload", "to host, file" (the optimizer's state, parameters).
 std::string describe_residences(ParallelConfig const& parallel) {
   if (parallel.offload_optimizer == Residence::kernels && parallel.offload_parameters == Residence::kernels)
@@ -143,12 +149,12 @@ std::string describe(MatrixRow const& row, Rank ranks) {
   char const* const delays = row.delays == MatrixDelays::none         ? "no delays"
                              : row.delays == MatrixDelays::slow_sends ? "slow sends"
                                                                       : "slow kernels";
-  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14} {:<12}", row.micro_batches,
-                     to_string(row.recipe), ranks, describe_slices(row), describe_stages(row),
+  return fmt::format("M {:>2}, {:<7}, {} ranks, {}{}{:<29} {:<8} {:<14} {:<11} {:<12} {:<14} {:<12} unit {}",
+                     row.micro_batches, to_string(row.recipe), ranks, describe_slices(row), describe_stages(row),
                      strategy_name(row.parallel, ranks), row.algorithm,
                      row.parallel.bucket_bytes == tiny_bucket ? "tiny buckets" : "default bucket",
                      row.parallel.overlap ? "overlap" : "no overlap", delays, joined(row.recompute, "+"),
-                     describe_residences(row.parallel));
+                     describe_residences(row.parallel), row.parallel.unit);
 }
 
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
@@ -164,6 +170,7 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
     row.parallel.overlap = variation.overlap;
     row.recompute = again[rows.size() % again.size()];
     set_residences(row.parallel, rows.size());
+    set_unit(row.parallel, rows.size(), matrix_layers);
     rows.push_back(row);
   };
   for (std::int64_t const micro_batches : {8, 16}) {

@@ -49,6 +49,9 @@ std::vector<std::vector<Recompute>> recomputations(GptOptions const& options, st
 /// Of a row: where the optimizer's state and shares of parameters lie, in turn, where its strategy can move them.
 void set_residences(ParallelConfig& parallel, std::size_t number);
 
+/// Of a row: the blocks of a unit, from 1 to `most` in turn, where its strategy shares the state.
+void set_unit(ParallelConfig& parallel, std::size_t number, std::size_t most);
+
 /// "M 8, fp32, 4 ranks, hsdp 2x2, shared, bucket 3000, overlap, slow sends, full". Of the mesh, the stages follow the
 /// ranks: "2 stages, interleaved 2, even" are two stages of two chunks each.
 std::string describe(MatrixRow const& row, Rank ranks);

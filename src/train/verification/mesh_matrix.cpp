@@ -101,6 +101,7 @@ public:
     parallel.overlap = number % 5 != 0;
     parallel.tensor_keep_gathered = parallel.sequence && number % 7 < 3;
     set_residences(parallel, number);
+    set_unit(parallel, number, 3);
     std::string const algorithm = m_shared && number / 5 % 2 == 1 ? "shared" : "ordered";
     m_rows.push_back({kind.micro_batches, kind.recipe, std::move(parallel), algorithm, delays, again, mesh_layers});
   }
