@@ -88,6 +88,7 @@ std::vector<std::string_view> collective_names() {
 std::vector<GivenFlag> flags_of_strategies(ExplainArguments const& arguments) {
   return {{"--shard-group", arguments.shard_group},
           {"--prefetch", arguments.prefetch},
+          {"--unit", arguments.unit},
           {"--schedule", arguments.schedule},
           {"--deck", arguments.deck.path},
           {"--machine", arguments.machine_file},

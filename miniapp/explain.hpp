@@ -45,6 +45,7 @@ struct ExplainArguments {
   std::string shard_group;                                        ///< of hsdp
   std::string schedule;                                           ///< of parameter servers; empty: not given
   std::string prefetch;                                           ///< of strategies that gather parameters; empty: 1
+  std::string unit;                                               ///< of the same, in blocks; empty: 1
   std::string grid;                                               ///< of matmul; empty: auto
   std::string layers;                                             ///< of strategies; empty: 2
   std::string partition, gradient_reduction, granularity, recipe; ///< keys of a strategy's deck

@@ -96,17 +96,20 @@ StepWalk walk_of(ExplainArguments const& arguments, NamedStrategy const& strateg
   if (auto const problem = find_servers_problem(parallel, ranks))
     throw InputError(fmt::format("{} on {}: {}", arguments.subject, plural(ranks, "rank"), problem->message));
   if (!gathers) require_not_given({{"--prefetch", arguments.prefetch}}, arguments.subject);
+  if (!gathers || sharers == StateSharers::servers) require_not_given({{"--unit", arguments.unit}}, arguments.subject);
   if (hybrid) {
     TRAINSTONE_REQUIRE_INPUT(!arguments.shard_group.empty(), "{} needs --shard-group, a divisor of {} ranks",
                              arguments.subject, ranks);
     parallel.shard_group = parse_count("--shard-group", arguments.shard_group, 1, ranks);
   }
   if (!arguments.prefetch.empty()) parallel.prefetch = parse_count("--prefetch", arguments.prefetch, 0, 63);
+  GptConfig const model = small_model(arguments);
+  if (!arguments.unit.empty()) parallel.unit = parse_count("--unit", arguments.unit, 1, model.layers);
   set_keys(config, arguments);
   if (auto const problem = find_parallel_problem(parallel, config.comm, ranks, 1))
     throw InputError(fmt::format("{} on {}: {}", arguments.subject, plural(ranks, "rank"), problem->message));
-  return walk_step(parallel, config.comm, ParameterTable(small_model(arguments), mesh_of(parallel, ranks).parts()),
-                   Topology::block(ranks, nodes), config.precision);
+  ParameterTable const table(model, mesh_of(parallel, ranks).parts(), {}, parallel.unit);
+  return walk_step(parallel, config.comm, table, Topology::block(ranks, nodes), config.precision);
 }
 
 /// The deck with this strategy.
@@ -120,6 +123,7 @@ Deck deck_with(ExplainArguments const& arguments, NamedStrategy const& strategy)
   if (strategy.row().sharers != StateSharers::group || !arguments.shard_group.empty())
     set("shard_group", arguments.shard_group.empty() ? "0" : arguments.shard_group);
   if (!arguments.prefetch.empty()) set("prefetch", arguments.prefetch);
+  if (!arguments.unit.empty()) set("unit", arguments.unit);
   if (!arguments.servers.empty()) input.overrides.push_back("server.count=" + arguments.servers);
   for (auto const& [flag, key, value] : key_flags)
     if (!(arguments.*value).empty()) input.overrides.push_back(fmt::format("{}=\"{}\"", key, arguments.*value));
@@ -161,6 +165,7 @@ int explain_transfers(ExplainArguments const& arguments) {
                      {"--nodes", arguments.nodes},
                      {"--servers", arguments.servers},
                      {"--prefetch", arguments.prefetch},
+                     {"--unit", arguments.unit},
                      {"--layers", arguments.layers},
                      {"--svg", arguments.svg_file}},
                     "the example of three layers that --schedule shows without --deck");
@@ -196,6 +201,8 @@ int explain_strategy(ExplainArguments const& arguments, NamedStrategy const& str
 
 void describe_explain_strategy(CLI::App& command, ExplainArguments& arguments) {
   command.add_option("--layers", arguments.layers, "with a strategy: number of blocks of the model; default 2");
+  command.add_option("--unit", arguments.unit,
+                     "with zero1, zero2, zero3, hsdp: number of blocks that are gathered together; default 1");
   command.add_option("--partition", arguments.partition,
                      "with zero1, zero2, zero3: intra_layer, or inter_layer: every unit has one owner");
   command.add_option("--gradient-reduction", arguments.gradient_reduction,
