@@ -111,13 +111,41 @@ std::string gathers_table(TaughtGathers const& gathers, std::int64_t ranks, std:
              static_cast<double>(gathers.parameters) / mega / static_cast<double>(ranks));
 }
 
+std::string units_table(TaughtUnits const& units, std::int64_t ranks, std::string const& machine) {
+  constexpr double mega = 1e6, milli = 1e-3;
+  std::string text = fmt::format("\n6. Stage 3 with units of several blocks (parallel.unit): {}, {} blocks, 16 bits, "
+                                 "N = {}, a micro-batch; not taught\n",
+                                 units.model, units.layers, ranks);
+  constexpr auto line = "  {:<8} {:>9} {:>9} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n";
+  text +=
+      fmt::format(line, "unit", "gathers", "gathers", "messages", "largest", "slots", "fresh", "start-up", "gathers");
+  text += fmt::format(line, "blocks", "exact", "counted", "of a rank", "message, MB", "MB", "grads., MB", "ms", "ms");
+  auto const millions = [](std::uint64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / mega); };
+  for (UnitRow const& row : units.rows)
+    text += fmt::format(line, row.blocks, row.exact_gathers, row.gathers, row.messages, millions(row.largest_message),
+                        millions(row.slot_bytes), millions(row.fresh_bytes), fmt::format("{:.3f}", row.start / milli),
+                        fmt::format("{:.3f}", row.seconds / milli));
+  return text +
+         fmt::format(
+             "  machine: {}\n"
+             "  Note: a unit is gathered and reduced together; gathers are 2 (ceil(L/k) + 1) for k blocks: of every "
+             "unit and of root,\n  forward and backward. All rows send the same bytes. Slots are 2 of the largest unit "
+             "(one is gathered ahead), fresh gradients\n  2 of the largest unit of blocks and root's, in buckets of a "
+             "unit. Gathers are rings, one after the other.\n",
+             machine);
+}
+
 } // namespace
 
 std::string lecture_zero_text(TaughtZero const& lecture, std::string const& machine) {
   std::string const text =
       memory_table(lecture) + ratio_table(lecture) + largest_table(lecture) + volume_table(lecture);
-  if (lecture.gathers) return text + gathers_table(*lecture.gathers, lecture.ranks, machine);
-  return text + fmt::format("5. Stage 3 by broadcast or by all-gather: up to {} ranks\n", most_gather_ranks);
+  if (lecture.gathers)
+    return text + gathers_table(*lecture.gathers, lecture.ranks, machine) +
+           units_table(*lecture.units, lecture.ranks, machine);
+  return text +
+         fmt::format("5. Stage 3 by broadcast or by all-gather, 6. with units of several blocks: up to {} ranks\n",
+                     most_gather_ranks);
 }
 
 } // namespace trainstone

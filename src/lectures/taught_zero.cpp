@@ -89,8 +89,11 @@ TaughtZero compare_taught_zero(std::int64_t ranks, MachineModel const& machine) 
                      ratio_rows(ranks),
                      largest_rows(ranks),
                      volume_rows(padded, static_cast<Rank>(ranks)),
+                     {},
                      {}};
-  if (ranks <= most_gather_ranks) lecture.gathers = compare_taught_gathers(static_cast<Rank>(ranks), machine);
+  if (ranks > most_gather_ranks) return lecture;
+  lecture.gathers = compare_taught_gathers(static_cast<Rank>(ranks), machine);
+  lecture.units = compare_units(static_cast<Rank>(ranks), machine);
   return lecture;
 }
 

@@ -6,6 +6,7 @@
 // ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, arXiv:1910.02054.
 
 #include "lectures/taught_gathers.hpp"
+#include "lectures/taught_units.hpp"
 #include "parallel/plan/config.hpp"
 
 #include <array>
@@ -67,6 +68,7 @@ struct TaughtZero {
   std::vector<ZeroLargestRow> largest;
   std::vector<ZeroVolumeRow> volumes;
   std::optional<TaughtGathers> gathers; ///< up to most_gather_ranks
+  std::optional<TaughtUnits> units;     ///< likewise
 };
 
 /// \param[in] ranks 2 ... most_zero_lecture_ranks    \param[in] machine that gathers are priced on

@@ -34,7 +34,15 @@ TEST_CASE("the lecture on ZeRO shows published and exact figures, with the notes
 
 TEST_CASE("broadcasts of stage 3 are compared where every message can be simulated", "[lecture]") {
   CHECK_THAT(lecture(64), ContainsSubstring("  machine: assumed\n"));
-  CHECK_THAT(lecture(65), ContainsSubstring("5. Stage 3 by broadcast or by all-gather: up to 64 ranks\n"));
+  CHECK_THAT(lecture(65), ContainsSubstring("6. with units of several blocks: up to 64 ranks\n"));
+}
+
+TEST_CASE("units of several blocks are set beside each other: fewer gathers, more memory", "[lecture]") {
+  std::string const text = lecture(8);
+  CHECK_THAT(text, ContainsSubstring("6. Stage 3 with units of several blocks (parallel.unit): gpt3-6.7b, 32 blocks"));
+  CHECK_THAT(text, ContainsSubstring("  1               66        66        462 "));
+  CHECK_THAT(text, ContainsSubstring("  4               18        18        126 "));
+  CHECK_THAT(text, ContainsSubstring("  32               4         4         28 "));
 }
 
 TEST_CASE("no line of the lecture on ZeRO is wider than 132 columns", "[lecture]") {
