@@ -111,7 +111,7 @@ Training train_with_servers(PreparedRun const& run, RunMemory& memory, StepListe
   training.counted.steps = own_pushes(served, run.rank) - pushed_before;
   note_counters(training, run, memory);
   auto const evaluated = static_cast<std::uint64_t>(training.counted.validations * training.counted.validation_batches *
-                                                    run.plan->accumulation);
+                                                    run.plan->held_out_micro_batches);
   training.step_flops = model_flops(counters()) - evaluated * run.plan->evaluation_flops.total();
   training.step_launches = total_launches(counters()) - evaluated * run.plan->evaluation_launches;
   training.step_sent = difference(total_sent(comm_counters()), sent_in_validations);

@@ -260,6 +260,8 @@ RunConfig resolve(Deck const& deck, std::int64_t ranks) {
     fail_at(deck, problem->key, problem->message);
   if (std::optional<ConfigProblem> const problem = find_size_problem(config))
     fail_at(deck, problem->key, problem->message);
+  if (std::optional<ConfigProblem> const problem = find_held_out_problem(config))
+    fail_at(deck, problem->key, problem->message);
   if (std::optional<ConfigProblem> const problem = find_chunks_problem(config))
     fail_at(deck, problem->key, problem->message);
   config.model_setup.load = relative_to(deck.path, config.model_setup.load);

@@ -2,6 +2,7 @@
 
 #include "core/plural.hpp"
 #include "model/part.hpp"
+#include "parallel/plan/strategies.hpp"
 #include "parallel/plan/tensor_problems.hpp"
 #include "train/injected_delay.hpp"
 #include "train/pace.hpp"
@@ -73,6 +74,7 @@ Problem validation_problem(RunConfig const& config) {
   if (data.validate_every > 0) return problem("data.validate_every", "data.validate_every needs {}", missing);
   if (data.validation_batches > 0)
     return problem("data.validation_batches", "data.validation_batches needs {}", missing);
+  if (data.validation_micro > 0) return problem("data.validation_micro", "data.validation_micro needs {}", missing);
   if (config.length.stop_loss > 0) return problem("data.stop_loss", "data.stop_loss needs {}", missing);
   return std::nullopt;
 }
@@ -191,7 +193,7 @@ std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
   auto const layers = static_cast<double>(config.model.layers), channels = static_cast<double>(config.model.channels);
   auto const heads = static_cast<double>(config.model.heads), vocab = static_cast<double>(config.model.padded_vocab());
   auto const sequence = static_cast<double>(config.data.sequence),
-             rows = static_cast<double>(config.batch.micro) * sequence;
+             rows = static_cast<double>(std::max(config.batch.micro, config.data.validation_micro)) * sequence;
   double const weights = 12 * layers * channels * channels + vocab * channels;
   double const bytes = 4 * rows * (layers * (32 * channels + heads * sequence) + vocab + 16 * channels);
   double const flops = static_cast<double>(config.batch.accumulation) * rows *
@@ -205,6 +207,31 @@ std::optional<ConfigProblem> find_size_problem(RunConfig const& config) {
       "a step of about {:.0e} bytes and {:.0e} FLOP per rank and {:.0e} tokens is too large to be counted in "
       "64 bits: reduce the batch, data.sequence or the model",
       bytes, flops, tokens);
+}
+
+std::optional<ConfigProblem> find_held_out_problem(RunConfig const& config) {
+  constexpr char const* key = "data.validation_micro";
+  std::int64_t const micro = config.data.validation_micro, samples = config.batch.micro * config.batch.accumulation;
+  if (micro == 0 || micro == config.batch.micro) return std::nullopt;
+  if (samples % micro != 0)
+    return problem(key,
+                   "{} = {} does not divide the {} samples that a rank has of a global batch; nearest legal values: {}",
+                   key, micro, samples, nearest_divisors(samples, micro));
+  ParallelConfig const& parallel = config.parallel;
+  StrategyRow const& row = row_of(parallel.strategy);
+  std::string const other = row.main_device             ? "a main device, which sends out micro-batches"
+                            : is_asynchronous(parallel) ? "workers that do not wait for each other"
+                            : parallel.pipeline > 1     ? "stages"
+                            : parallel.slices() > 1     ? "tensor ranks, or slices"
+                            : parallel.features() > 1   ? "ranks that share features"
+                                                        : "";
+  if (!other.empty())
+    return problem(key, "{} = {}: with {} validations have the micro-batches of the training; nearest legal value: {}",
+                   key, micro, other, config.batch.micro);
+  std::int64_t const rows = micro * config.data.sequence, chunks = config.model_options.loss_chunks;
+  if (rows % chunks == 0) return std::nullopt;
+  return problem(key, "{} = {}: memory.loss_chunks = {} does not divide its {} rows; nearest legal value: {}", key,
+                 micro, chunks, rows, config.batch.micro);
 }
 
 std::optional<ConfigProblem> find_chunks_problem(RunConfig const& config) {

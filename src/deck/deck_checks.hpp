@@ -29,6 +29,9 @@ std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::i
 /// The problem of chunks of the loss that do not divide the rows of a micro-batch. The batch is resolved.
 std::optional<ConfigProblem> find_chunks_problem(RunConfig const& config);
 
+/// The problem of micro-batches of a validation that differ from those of the training. The batch is resolved.
+std::optional<ConfigProblem> find_held_out_problem(RunConfig const& config);
+
 /// Whether bytes, FLOP or tokens of a step are too many to be counted in 64 bits. The batch is resolved.
 std::optional<ConfigProblem> find_size_problem(RunConfig const& config);
 

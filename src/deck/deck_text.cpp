@@ -25,7 +25,7 @@ std::string file_name(Deck const& deck) {
 /// Whether the key is among those that the loss curve depends on. The batch and the files are treated apart.
 bool shapes_loss_curve(Key const& key, RunConfig const& config) {
   constexpr std::array<std::string_view, 4> sections{"model", "data", "precision", "optimizer"};
-  constexpr std::array<std::string_view, 10> exceptions{"model.preset",
+  constexpr std::array<std::string_view, 11> exceptions{"model.preset",
                                                         "model.attention",
                                                         "model.dropout_masks",
                                                         "model.save",
@@ -34,6 +34,7 @@ bool shapes_loss_curve(Key const& key, RunConfig const& config) {
                                                         "data.validation_files",
                                                         "data.validate_every",
                                                         "data.validation_batches",
+                                                        "data.validation_micro",
                                                         "precision.most_skipped"};
   return !find_unread(config, key.name) &&
          std::find(sections.begin(), sections.end(), key.section()) != sections.end() &&

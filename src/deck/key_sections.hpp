@@ -10,6 +10,8 @@ namespace trainstone::Impl {
 
 /// What is trained, and how it is shared out: class, model, data, batch, precision, optimizer, parallel.
 std::vector<Key> training_keys();
+/// Of these, data.
+std::vector<Key> data_keys();
 /// What lies where in memory and in files, and what is computed again.
 std::vector<Key> memory_keys();
 /// How the machine is used, and what a run does beside the training: comm, kernels, bench, faults, checkpoint, trace.

@@ -21,6 +21,7 @@ struct PlayedStep {
   BatchSource const* source = nullptr;
   std::int64_t batch = 0; ///< number of the global batch in the source
   LossMode mode = LossMode::training;
+  bool held_out = false;                    ///< of a validation: with its micro-batches
   std::int64_t step = 0;                    ///< from 1; 0: no step of the training, so nothing is dropped or injected
   std::optional<float> gradient_scale = {}; ///< what the loss of a token is multiplied with; none: the training's
   std::function<void(Part, StoredMatrix output)> after_forward = {}; ///< of every part on this rank; may be empty

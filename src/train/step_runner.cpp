@@ -83,16 +83,27 @@ void Trainer::load(PlayedStep const& played, Index micro_batch) {
   BatchSource const& source = *played.source;
   MicroBatch& batch = m_loaded[static_cast<std::size_t>(micro_batch)];
   batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, micro_batch) : source, played.batch,
-                        number_of(micro_batch), micro_batch);
+                        number_of(played, micro_batch), micro_batch, model_of(played).shape().rows());
   if (played.mode == LossMode::evaluation) return;
   batch.gradient_scale = played.gradient_scale ? *played.gradient_scale : gradient_scale(played.step);
-  if (played.step > 0) batch.dropout = dropout(played.step, micro_batch);
+  if (played.step > 0) batch.dropout = dropout(played, micro_batch);
+}
+
+Gpt& Trainer::model_of(PlayedStep const& played) {
+  return played.held_out && m_held_out_model ? *m_held_out_model : m_model;
+}
+
+/// Of this rank.
+Index Trainer::micro_batches_of(PlayedStep const& played) const {
+  return played.held_out ? m_plan->held_out_micro_batches : m_plan->accumulation;
 }
 
 /// Of a micro-batch of this rank, among those of a global batch.
-Index Trainer::number_of(Index micro_batch) const {
-  Index const before = m_fellows ? m_fellows->worker * m_plan->parallel.layout.micro_batches() : 0;
-  return before + m_plan->parallel.layout.micro_batch(micro_batch);
+Index Trainer::number_of(PlayedStep const& played, Index micro_batch) const {
+  StateLayout const& layout = m_plan->parallel.layout;
+  Index const each = micro_batches_of(played);
+  return (m_fellows ? m_fellows->worker * each * layout.mesh.data() : 0) +
+         layout.micro_batch(micro_batch, layout.rank, each);
 }
 
 /// What a token's loss is multiplied with where its gradient begins.
@@ -102,10 +113,10 @@ float Trainer::gradient_scale(std::int64_t step) const {
 }
 
 /// Samples are counted on from step to step: no epoch sees the masks of another one.
-Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
+Dropout Trainer::dropout(PlayedStep const& played, Index micro_batch) const {
   BatchConfig const& batch = m_config->batch;
   std::int64_t const global = batch.global * (m_fellows ? m_fellows->workers : 1);
-  std::int64_t const first = (step - 1) * global + number_of(micro_batch) * batch.micro;
+  std::int64_t const first = (played.step - 1) * global + number_of(played, micro_batch) * batch.micro;
   return {.rate = m_config->model_options.dropout,
           .seed = static_cast<std::uint64_t>(m_config->data.seed),
           .first_sample = static_cast<std::uint64_t>(first)};
@@ -114,11 +125,12 @@ Dropout Trainer::dropout(std::int64_t step, Index micro_batch) const {
 void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
   if (played.mode == LossMode::training) m_slots.begin(instruction); // evaluations keep nothing
   Part const part = m_plan->parallel.parts[instruction.subject];
-  m_model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                  m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
-                  piece_of(instruction), instruction.buffers);
+  Gpt& model = model_of(played);
+  model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
+                m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
+                piece_of(instruction), instruction.buffers);
   if (!ends_pass(instruction, m_plan->parallel.parts)) return;
-  StoredMatrix const output = m_model.output(part, instruction.buffers);
+  StoredMatrix const output = model.output(part, instruction.buffers);
   m_faults.after_forward(m_exec, part, played.step, output);
   if (played.after_forward) played.after_forward(part, output);
 }
@@ -135,14 +147,15 @@ void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
   PartTable const& parts = m_plan->parallel.parts;
   ConstStoredVector parameters;
   if (parts.options().splits_loss()) parameters = m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot);
-  m_model.loss(m_exec, batch, played.mode, parameters, piece_of(instruction), instruction.buffers);
+  Gpt& model = model_of(played);
+  model.loss(m_exec, batch, played.mode, parameters, piece_of(instruction), instruction.buffers);
   if (played.after_loss && ends_chunk(instruction, parts)) {
-    Index const rows = m_plan->shape.rows() / parts.options().loss_chunks,
+    Index const rows = model.shape().rows() / parts.options().loss_chunks,
                 begin = chunk_of(instruction, parts).value_or(0) * rows;
     played.after_loss(instruction.micro_batch, {begin, begin + rows});
   }
   if (!ends_pass(instruction, parts)) return;
-  sum(m_exec, m_model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
+  sum(m_exec, model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
 }
 
 void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
@@ -187,16 +200,19 @@ void Trainer::agree(PlayedStep& played) {
 /// Over all ranks: whoever ran a micro-batch, the sum has the same bits. The requests of a training step travel behind
 /// the losses, as a value of each rank.
 void Trainer::add_up_losses(PlayedStep& played) {
-  played.losses.assign(static_cast<std::size_t>(m_plan->accumulation), 0.0); // without the head
+  StateLayout const& layout = m_plan->parallel.layout;
+  Index const each = micro_batches_of(played);
+  played.losses.assign(static_cast<std::size_t>(each), 0.0); // without the head
   if (m_plan->parallel.has_losses())
     played.losses = copy_to_host(m_exec, m_loss_sums, "trainstone::train::loss: the host reports it");
-  auto const count = static_cast<std::size_t>(m_plan->parallel.layout.micro_batches());
+  played.losses.resize(static_cast<std::size_t>(each));
+  auto const count = static_cast<std::size_t>(each * layout.mesh.data());
   bool const has_requests = played.step > 0;
   std::vector<double> values(count + (has_requests ? static_cast<std::size_t>(m_plan->ranks) : 0), 0.0);
   bool const counts = m_plan->computes() && // the other ranks of a tensor group have the same
-                      m_plan->parallel.layout.mesh.leads_sharers(m_plan->rank);
-  for (Index micro_batch = 0; counts && micro_batch < m_plan->accumulation; ++micro_batch)
-    values[static_cast<std::size_t>(m_plan->parallel.layout.micro_batch(micro_batch))] =
+                      layout.mesh.leads_sharers(m_plan->rank);
+  for (Index micro_batch = 0; counts && micro_batch < each; ++micro_batch)
+    values[static_cast<std::size_t>(layout.micro_batch(micro_batch, layout.rank, each))] =
         played.losses[static_cast<std::size_t>(micro_batch)];
   if (has_requests && played.ask) values[count + static_cast<std::size_t>(m_plan->rank)] = to_number(played.ask());
   bool const goes_on = m_plan->parallel.by_priority(); // what is pushed: servers agree when they have some of it
@@ -210,7 +226,7 @@ void Trainer::add_up_losses(PlayedStep& played) {
 /// The load, by which rank 0 may send its data to all ranks, is done here for this rank alone.
 void Trainer::evaluate(std::int64_t batch, Index micro_batch) {
   m_loader.begin(m_exec);
-  m_loaded.front() = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0);
+  m_loaded.front() = m_loader.load(m_exec, m_batches.training, batch, micro_batch, 0, m_plan->shape.rows());
   std::vector<Segment> segments = m_program.evaluation;
   for (Segment& segment : segments)
     std::erase_if(segment.instructions, [](Instruction const& one) { return one.act == Act::load; });

@@ -28,14 +28,26 @@ Allocation allocate(MemoryLedger& ledger, MemoryCategory category, std::string c
 /// Of the model, with the slices that this rank has.
 GptOptions const& options_of(RunPlan const& plan) { return plan.parallel.parts.options(); }
 
+/// Of a validation whose micro-batches have another size. It has neither stages nor tensor ranks.
+Activations bind_held_out(RunConfig const& config, RunPlan const& plan, Allocation const& memory) {
+  Arena arena(memory.bytes());
+  Activations all(config.model, plan.held_out_shape, arena, plan.storage().values, plan.held_out_options(),
+                  plan.computed_stage(), plan.activation_copies(), nullptr);
+  TRAINSTONE_REQUIRE(arena.used() == held_out_activations(plan, config.model),
+                     "{} of {} planned bytes of a validation's activations are used", arena.used(),
+                     held_out_activations(plan, config.model));
+  return all;
+}
+
 Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation const& memory, ShardedEngine& engine) {
   bool const exchanges = plan.parallel.layout.mesh.shares_layers();
   Arena arena(memory.bytes()), exchanged = exchanges ? engine.exchanged_memory() : Arena();
   Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.computed_stage(),
                   plan.activation_copies(), exchanges ? &exchanged : nullptr);
+  bool const has_more = held_out_activations(plan, config.model) > arena.used();
   for (Arena const* const each : {&arena, &exchanged})
-    TRAINSTONE_REQUIRE(each->used() == each->capacity(), "{} of {} planned bytes of activations are used", each->used(),
-                       each->capacity());
+    TRAINSTONE_REQUIRE(each->used() == each->capacity() || has_more, "{} of {} planned bytes of activations are used",
+                       each->used(), each->capacity());
   return all;
 }
 
@@ -95,18 +107,22 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_data(m_data_memory.bytes()),
       m_gemm(plan.gemm, m_gemm_memory.bytes()),
       m_engine(exec, communicator, ledger, plan.parallel, plan.table, m_buffers, m_pinned_memory),
-      m_loader(plan.shape, plan.computes() ? plan.accumulation : 0, config.model.vocab, m_data, m_mirrors),
+      m_loader(plan.computes() ? plan.accumulation * plan.shape.rows() : 0,
+               plan.computes() ? plan.most_micro_batches() : 0, config.model.vocab, m_data, m_mirrors),
       m_model(config.model, plan.table, plan.shape, bind_all(config, plan, m_activation_memory, m_engine), m_gemm,
               options_of(plan)),
       m_program(make_step_program(plan.parallel)),
-      m_loaded(static_cast<std::size_t>(plan.accumulation)),
-      m_loss_sums(m_buffers.vector<double>("loss sums", plan.accumulation)),
+      m_loaded(static_cast<std::size_t>(plan.most_micro_batches())),
+      m_loss_sums(m_buffers.vector<double>("loss sums", plan.most_micro_batches())),
       m_count(m_buffers.vector<std::int64_t>("non-finite count", 1)),
       m_faults(config.faults, fellows ? fellows->rank : plan.rank),
       m_pace(config.faults, fellows ? fellows->rank : plan.rank),
       m_scaler(config.precision),
       m_slots(plan.parallel.parts) {
   if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
+  if (plan.evaluates_apart() && plan.computes())
+    m_held_out_model.emplace(config.model, plan.table, plan.held_out_shape,
+                             bind_held_out(config, plan, m_activation_memory), m_gemm, plan.held_out_options());
   for (Arena const* arena : {&m_buffers, &m_data})
     TRAINSTONE_REQUIRE(arena->used() == arena->capacity(), "{} of {} planned bytes are used", arena->used(),
                        arena->capacity());
@@ -292,9 +308,9 @@ double Trainer::gradient(std::int64_t step) {
 }
 
 PlayedStep Trainer::play_held_out(std::int64_t number) {
-  PlayedStep played{.source = &m_batches.validation, .batch = number, .mode = LossMode::evaluation};
+  PlayedStep played{.source = &m_batches.validation, .batch = number, .mode = LossMode::evaluation, .held_out = true};
   m_loader.begin(m_exec);
-  for (Index micro_batch = 0; micro_batch < m_plan->accumulation; ++micro_batch)
+  for (Index micro_batch = 0; micro_batch < micro_batches_of(played); ++micro_batch)
     play(m_program.evaluation, played, micro_batch);
   return played;
 }

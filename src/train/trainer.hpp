@@ -155,9 +155,11 @@ private:
   template <class Body>
   void paced(Instruction const& instruction, Body const& body);
   void load(PlayedStep const& played, Index micro_batch);
-  Index number_of(Index micro_batch) const;
+  Index number_of(PlayedStep const& played, Index micro_batch) const;
+  Index micro_batches_of(PlayedStep const& played) const;
+  Gpt& model_of(PlayedStep const& played);
   float gradient_scale(std::int64_t step) const;
-  Dropout dropout(std::int64_t step, Index micro_batch) const;
+  Dropout dropout(PlayedStep const& played, Index micro_batch) const;
   void forward(Instruction const& instruction, PlayedStep const& played);
   void recompute(Instruction const& instruction);
   void loss(Instruction const& instruction, PlayedStep const& played);
@@ -183,6 +185,7 @@ private:
   BatchLoader m_loader;
   std::optional<BatchScatter> m_scatter;
   Gpt m_model;
+  std::optional<Gpt> m_held_out_model; ///< of validations whose micro-batches have another size, in the same memory
   StepProgram m_program;
   std::vector<Segment> m_answer; ///< among fellow workers: what of an update gives out parameters
   std::function<void()> m_before_push;

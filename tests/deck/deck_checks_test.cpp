@@ -131,7 +131,8 @@ TEST_CASE("the length is given once", "[deck]") {
 }
 
 TEST_CASE("whatever uses held-out data needs some", "[deck]") {
-  for (char const* key : {"data.validate_every=5", "data.validation_batches=5", "data.stop_loss=2.0"}) {
+  for (char const* key :
+       {"data.validate_every=5", "data.validation_batches=5", "data.validation_micro=1", "data.stop_loss=2.0"}) {
     CHECK_THAT(error_with({key}), ContainsSubstring("needs held-out data: give data.validation_files or "
                                                     "data.validation_fraction"));
   }
@@ -410,4 +411,22 @@ TEST_CASE("a unit has at most all blocks of the model", "[deck]") {
         fmt::format("--set parallel.unit={}: parallel.unit = {} exceeds model.layers = {}; nearest legal value: {}",
                     layers + 1, layers + 1, layers, layers));
   CHECK_THAT(with_unit(0), ContainsSubstring("out of range"));
+}
+
+TEST_CASE("micro-batches of a validation divide the samples that a rank has of a global batch", "[deck]") {
+  auto const resolved = [](std::vector<std::string> keys) {
+    for (char const* const key : {"data.validation_fraction=0.1", "batch.micro=2", "batch.global=24"})
+      keys.insert(keys.begin(), key);
+    return input_error_of([&] { resolve(read_small(keys), 2); }); // 12 samples
+  };
+  for (char const* const micro : {"0", "1", "2", "4", "12"})
+    CHECK(resolved({std::string("data.validation_micro=") + micro}) == "no InputError");
+  CHECK_THAT(resolved({"data.validation_micro=5"}), EndsWith("nearest legal values: 4 or 6"));
+  CHECK_THAT(resolved({"data.validation_micro=24"}), ContainsSubstring("does not divide the 12 samples"));
+  CHECK_THAT(resolved({"data.validation_micro=1", "memory.loss_chunks=64"}), EndsWith("nearest legal value: 2"));
+  for (char const* const key :
+       {"parallel.pipeline=2", "parallel.tensor=2", "parallel.tensor_blocks=2", "parallel.strategy=naive"}) {
+    CHECK_THAT(resolved({"data.validation_micro=1", key}), EndsWith("nearest legal value: 2"));
+    CHECK(resolved({"data.validation_micro=2", key}) == "no InputError");
+  }
 }

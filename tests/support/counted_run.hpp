@@ -22,7 +22,7 @@ inline void check_counts(Communicator& world, RunConfig const& config) {
   comm_counters() = {};
   for (std::int64_t step = 1; step <= 2; ++step) run.trainer.step(step);
   run.trainer.validate();
-  auto const evaluated = static_cast<std::uint64_t>(2 * config.batch.accumulation);
+  auto const evaluated = static_cast<std::uint64_t>(2 * run.plan.held_out_micro_batches);
   CHECK(run.ledger.high_water() == run.plan.memory_bytes());
   CHECK(counters().flops[Phase::gemm] == 2 * run.plan.step_flops.gemm + evaluated * run.plan.evaluation_flops.gemm);
   CHECK(counters().flops[Phase::attention] ==

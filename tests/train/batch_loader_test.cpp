@@ -44,13 +44,13 @@ TEST_CASE("batches are the same with mirrors and without, and mirrors take what 
     PinnedMemory mirrors(ledger, "mirrors of data", mirrored, MemoryCategory::data);
     CHECK(ledger.current()[MemoryCategory::data] == bytes + mirrored);
     Arena data(memory.bytes());
-    BatchLoader loader(plan.shape, rank_micro_batches, config.model.vocab, data, mirrors);
+    BatchLoader loader(rank_micro_batches * plan.shape.rows(), rank_micro_batches, config.model.vocab, data, mirrors);
     CHECK(data.used() == data.capacity());
     CHECK(mirrors.used() == mirrors.capacity());
     loader.begin(exec);
     std::vector<MicroBatch> all;
     for (Index own = 0; own < rank_micro_batches; ++own)
-      all.push_back(loader.load(exec, batches.training, 0, own, own));
+      all.push_back(loader.load(exec, batches.training, 0, own, own, plan.shape.rows()));
     loaded.emplace_back();
     for (MicroBatch const& batch : all) loaded.back().push_back(arrays_of(batch));
   }

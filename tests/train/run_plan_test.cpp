@@ -382,3 +382,24 @@ TEST_CASE("an unknown all-reduce is refused and the known ones are named", "[tra
   config.comm.allreduce = "rong";
   CHECK_THROWS_AS(plan_run(config, 0, 1), InputError);
 }
+
+TEST_CASE("a validation has the memory of its micro-batches, or that of the training if this is more",
+          "[train][plan]") {
+  GptConfig const model{3, 2, 16, 8, 50};
+  RunConfig config = make_config(model, 8, {2, 8, 32});
+  RunPlan const training = plan_run(config, 0, 2);
+  auto const activations = [](RunPlan const& plan) { return plan.memory_bytes()[MemoryCategory::activations]; };
+  for (std::int64_t const micro : {1, 2, 4, 8, 16}) {
+    config.data.validation_micro = micro;
+    RunPlan const plan = plan_run(config, 0, 2);
+    RunConfig alone = make_config(model, 8, {micro, 1, 2 * micro}); // keeps of every block its output
+    alone.model_options.recompute = {Recompute::full};
+    std::uint64_t const held_out = micro == 2 ? 0 : activations(plan_run(alone, 0, 2));
+    CHECK(activations(plan) == std::max(activations(training), held_out));
+    CHECK(activations(plan_memory(resolve_run(config, Topology::one_node(2)), 0)) == activations(plan));
+    CHECK(plan.held_out_micro_batches == 16 / micro);
+    CHECK(plan.validation_control.bytes == 8 * static_cast<std::uint64_t>(32 / micro)); // M fp64 values, both ways
+    CHECK(static_cast<std::uint64_t>(16 / micro) * plan.evaluation_flops.gemm == 8 * training.evaluation_flops.gemm);
+    CHECK(plan.step_flops.gemm == training.step_flops.gemm);
+  }
+}

@@ -37,11 +37,11 @@ Index StateLayout::norm_blocks_begin(Index group, Rank owner) const {
   return (ownership.members_shares().range(owner).begin + ownership.offset(group, owner)) / norm_block;
 }
 
-Index StateLayout::micro_batch(Index own, Rank of) const {
+Index StateLayout::micro_batch(Index own, Rank of, Index each) const {
   Rank const together = sharding.gradients ? mesh.shard : 1;
   Index const apart = mesh.data() / together;
   Rank const index = mesh.data_index(of);
-  return index / together * (micro_batches() / apart) + own * together + index % together;
+  return index / together * (each * mesh.data() / apart) + own * together + index % together;
 }
 
 } // namespace trainstone

@@ -91,7 +91,9 @@ struct StateLayout {
   /// after every micro-batch run neighbouring ones, so that the sums over ranks and micro-batches are subtrees of one
   /// tree over all micro-batches.
   Index micro_batch(Index own) const { return micro_batch(own, rank); }
-  Index micro_batch(Index own, Rank of) const;
+  Index micro_batch(Index own, Rank of) const { return micro_batch(own, of, rank_micro_batches); }
+  /// Where each rank runs so many.
+  Index micro_batch(Index own, Rank of, Index each) const;
 };
 
 } // namespace trainstone

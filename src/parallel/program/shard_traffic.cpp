@@ -118,8 +118,8 @@ std::vector<TrafficRow> control_traffic(ShardPlan const& plan) {
           {"control: squared sums of the norm", norm}};
 }
 
-Traffic evaluation_control(ShardPlan const& plan) {
-  return control_traffic_of(plan.layout.micro_batches(), plan.layout.topology, plan.layout.rank);
+Traffic evaluation_control(ShardPlan const& plan, Index rank_micro_batches) {
+  return control_traffic_of(rank_micro_batches * plan.layout.mesh.data(), plan.layout.topology, plan.layout.rank);
 }
 
 } // namespace trainstone

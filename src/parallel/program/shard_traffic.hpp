@@ -42,8 +42,8 @@ Traffic update_traffic(ShardPlan const& plan);
 Traffic evaluation_traffic(ShardPlan const& plan);
 /// Control traffic of a step: the losses of all micro-batches, a value of every rank with its requests, and the norm.
 std::vector<TrafficRow> control_traffic(ShardPlan const& plan);
-/// Control traffic of one global batch of a validation.
-Traffic evaluation_control(ShardPlan const& plan);
+/// Control traffic of one global batch of a validation, of which each rank runs so many micro-batches.
+Traffic evaluation_control(ShardPlan const& plan, Index rank_micro_batches);
 
 /// The losses of all micro-batches, one value each, agreed on by all ranks (comm/execution/control.hpp).
 Traffic control_traffic_of(Index values, Topology const& topology, Rank rank);

@@ -21,27 +21,25 @@ void Mirrored::copy_to_device(ExecutionSpace const& exec) const {
     copy_from_pinned(exec, std::as_bytes(m_values), reinterpret_cast<std::byte*>(m_array.data()));
 }
 
-BatchLoader::BatchLoader(MicroBatchShape shape, Index rooms, Index vocab, Arena& data, PinnedMemory& mirrors)
-    : m_vocab(vocab) {
-  Index const rows = shape.rows();
-  auto const take = [&](char const* label, Index count) { return Mirrored(data, mirrors, label, rooms * count); };
-  Mirrored const tokens = take("tokens", rows), targets = take("targets", rows), order = take("rows by token", rows),
-                 begin = take("buckets", rows + 1), bucket_token = take("tokens of buckets", rows);
-  for (Index room = 0; room < rooms; ++room) {
-    auto const part = [room](Mirrored const& all, Index count) { return all.part(room * count, count); };
-    m_rooms.push_back(
-        {part(tokens, rows), part(targets, rows), part(order, rows), part(begin, rows + 1), part(bucket_token, rows)});
-  }
-}
+BatchLoader::BatchLoader(Index rows, Index micro_batches, Index vocab, Arena& data, PinnedMemory& mirrors)
+    : m_vocab(vocab),
+      m_tokens(data, mirrors, "tokens", rows),
+      m_targets(data, mirrors, "targets", rows),
+      m_order(data, mirrors, "rows by token", rows),
+      m_begin(data, mirrors, "buckets", rows + micro_batches),
+      m_bucket_token(data, mirrors, "tokens of buckets", rows) {}
 
 void BatchLoader::begin(ExecutionSpace const& exec) const {
   exec.fence("trainstone::train::load: kernels may still read the batches before");
 }
 
 MicroBatch BatchLoader::load(ExecutionSpace const& exec, BatchSource const& source, std::int64_t batch,
-                             Index micro_batch, Index room) {
+                             Index micro_batch, Index own, Index rows) {
   TimedRegion const region([] { return "trainstone::train::load"; });
-  auto const& [tokens, targets, order, begin, bucket_token] = m_rooms[static_cast<std::size_t>(room)];
+  auto const own_part = [own](Mirrored const& all, Index count) { return all.part(own * count, count); };
+  Mirrored const tokens = own_part(m_tokens, rows), targets = own_part(m_targets, rows),
+                 order = own_part(m_order, rows), begin = own_part(m_begin, rows + 1),
+                 bucket_token = own_part(m_bucket_token, rows);
   source(batch, micro_batch, tokens.values(), targets.values());
   for (std::int32_t const target : targets.values()) // inputs are checked while they are sorted
     TRAINSTONE_REQUIRE(target >= 0 && target < m_vocab, "target {} is not in the vocabulary of {}", target, m_vocab);

@@ -49,25 +49,20 @@ private:
 
 class BatchLoader {
 public:
-  /// With this number of rooms, each for one micro-batch. Takes its part of data_plan() from `data` and its part of
-  /// mirror_plan() from `mirrors`. If the host fills `data` itself, `mirrors` has no memory.
-  BatchLoader(MicroBatchShape shape, Index rooms, Index vocab, Arena& data, PinnedMemory& mirrors);
+  /// With room for this number of rows, in at most so many micro-batches. Takes its part of data_plan() from `data` and
+  /// its part of mirror_plan() from `mirrors`. If the host fills `data` itself, `mirrors` has no memory.
+  BatchLoader(Index rows, Index micro_batches, Index vocab, Arena& data, PinnedMemory& mirrors);
 
   /// From now on loaded batches may be overwritten. Waits for the work that exec has enqueued.
   void begin(ExecutionSpace const& exec) const;
-  /// Loads micro-batch `micro_batch` of all ranks into a room; call it once per room after begin(). Work that is
-  /// enqueued on exec from now on sees the contents of the Views.
+  /// Loads micro-batch `micro_batch` of all ranks, of so many rows, as the `own`-th of this rank; call it once for each
+  /// after begin(), all with as many rows. Work that is enqueued on exec from now on sees the contents of the Views.
   MicroBatch load(ExecutionSpace const& exec, BatchSource const& source, std::int64_t batch, Index micro_batch,
-                  Index room);
+                  Index own, Index rows);
 
 private:
-  /// Room for a micro-batch.
-  struct Room {
-    Mirrored tokens, targets, order, begin, bucket_token;
-  };
-
   Index m_vocab;
-  std::vector<Room> m_rooms;
+  Mirrored m_tokens, m_targets, m_order, m_begin, m_bucket_token; ///< of micro-batch after micro-batch
 };
 
 } // namespace trainstone

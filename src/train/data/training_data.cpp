@@ -28,6 +28,7 @@ std::unique_ptr<TokenSource> open_training(RunConfig const& config, ScanTokens s
 
 TrainingData::TrainingData(RunConfig const& config, ScanTokens scan)
     : m_batch(config.batch),
+      m_held_out_batch(held_out_batch(config)),
       m_seed(static_cast<std::uint64_t>(config.data.seed)),
       m_training(open_training(config, scan, m_xxhash)) {
   Index const sequence = config.data.sequence;
@@ -56,7 +57,7 @@ TrainingBatches TrainingData::batches() const {
     read_training_batch(m_split.training, m_seed, m_batch, step, micro_batch, inputs, targets);
   };
   sources.validation = [this](std::int64_t batch, Index micro_batch, auto inputs, auto targets) {
-    read_validation_batch(m_split.held_out, m_batch, batch, micro_batch, inputs, targets);
+    read_validation_batch(m_split.held_out, m_held_out_batch, batch, micro_batch, inputs, targets);
   };
   sources.validation_batches = m_validation_batches;
   return sources;

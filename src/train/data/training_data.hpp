@@ -41,6 +41,7 @@ private:
   std::unique_ptr<TokenSource> m_training, m_validation;
   SampleSplit m_split;
   std::int64_t m_steps;
+  BatchConfig m_held_out_batch;
   std::int64_t m_validation_batches = 0;
 };
 

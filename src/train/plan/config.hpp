@@ -31,6 +31,7 @@ struct DataConfig {
   double validation_fraction = 0;      ///< share of the samples, from the end of `files`, that is held out
   std::int64_t validate_every = 0;     ///< steps; 0 = only after the last step
   std::int64_t validation_batches = 0; ///< global batches per validation; 0 = all that the held-out data has
+  std::int64_t validation_micro = 0;   ///< samples that a rank evaluates at a time; 0 = batch.micro
 
   bool has_validation() const { return !validation_files.empty() || validation_fraction > 0; }
 };

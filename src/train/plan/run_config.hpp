@@ -37,6 +37,15 @@ struct RunConfig {
   std::int64_t feature_ranks_alone = 1; ///< the same of ranks that share features
 };
 
+/// The batch of a validation: that of a step, in micro-batches of their own. The batch is resolved.
+inline BatchConfig held_out_batch(RunConfig const& config) {
+  BatchConfig batch = config.batch;
+  if (config.data.validation_micro == 0) return batch;
+  batch.micro = config.data.validation_micro;
+  batch.accumulation = config.batch.micro * config.batch.accumulation / batch.micro;
+  return batch;
+}
+
 /// Whether the time of steps is not that of this machine: a network is emulated, or a fault that costs or saves time is
 /// injected.
 inline bool emulates_time(RunConfig const& config) {

@@ -39,7 +39,8 @@ void add_work(RunPlan& plan, RunConfig const& config) {
   ShardPlan const& parallel = plan.parallel;
   StepProgram const outline = make_step_outline(parallel);
   auto const work = [&](std::vector<Segment> const& segments, bool trains) {
-    return computed_work(segments, parallel, config.model, plan.shape, plan.gemm, trains);
+    MicroBatchShape const shape = trains ? plan.shape : plan.held_out_shape;
+    return computed_work(segments, parallel, config.model, shape, plan.gemm, trains);
   };
   ComputedWork const step = work(outline.step, true), evaluation = work(outline.evaluation, false);
   plan.step_flops = step.flops;
@@ -103,8 +104,10 @@ namespace {
 enum class ActivationItems { each, sum };
 
 std::uint64_t activation_sum(RunPlan const& plan, GptConfig const& model) {
-  return activation_bytes(model, plan.shape, plan.storage().values, plan.parallel.parts.options(),
-                          plan.computed_stage(), plan.activation_copies(), plan.parallel.tensor.own_activations());
+  std::uint64_t const training =
+      activation_bytes(model, plan.shape, plan.storage().values, plan.parallel.parts.options(), plan.computed_stage(),
+                       plan.activation_copies(), plan.parallel.tensor.own_activations());
+  return std::max(training, held_out_activations(plan, model));
 }
 
 RunPlan plan_allocations(ResolvedRun const& run, Rank rank, ActivationItems activations) {
@@ -114,6 +117,8 @@ RunPlan plan_allocations(ResolvedRun const& run, Rank rank, ActivationItems acti
   ShardPlan parallel = plan_shards(run, table, rank);
   RunPlan plan{std::move(table),         shape, rank, run.topology.ranks(), std::move(parallel), run.gemm,
                config.batch.accumulation};
+  plan.held_out_shape = {held_out_batch(config).micro, shape.sequence};
+  plan.held_out_micro_batches = held_out_batch(config).accumulation;
   plan.batch_scatter = batch_scatter(plan.parallel, shape);
   plan.memory = engine_memory(plan.parallel);
   for (MemoryItem const& item : plan.memory)
@@ -163,7 +168,7 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
   plan.changes_sent = parameter_changes_traffic(plan.parallel.layout);
   plan.changes_launches = parameter_changes_launches(plan.parallel, plan.table);
   plan.validation_sent = evaluation_traffic(plan.parallel);
-  plan.validation_control = evaluation_control(plan.parallel);
+  plan.validation_control = evaluation_control(plan.parallel, plan.held_out_micro_batches);
   add_batch_scatter(plan);
   add_work(plan, config);
   return plan;
@@ -171,18 +176,37 @@ RunPlan plan_run(ResolvedRun const& run, Rank rank) {
 
 std::uint64_t gemm_scratch(RunPlan const& plan, GptConfig const& model) {
   if (!plan.computes()) return 0;
-  return memory_footprint(
-      gemm_scratch_bytes(model, plan.shape, plan.gemm, plan.storage(), plan.parallel.parts.options()));
+  std::uint64_t most = gemm_scratch_bytes(model, plan.shape, plan.gemm, plan.storage(), plan.parallel.parts.options());
+  if (plan.evaluates_apart())
+    most = std::max(most,
+                    gemm_scratch_bytes(model, plan.held_out_shape, plan.gemm, plan.storage(), plan.held_out_options()));
+  return memory_footprint(most);
+}
+
+GptOptions RunPlan::held_out_options() const {
+  GptOptions options = parallel.parts.options();
+  options.recompute = {Recompute::full};
+  return options;
+}
+
+std::uint64_t held_out_activations(RunPlan const& plan, GptConfig const& model) {
+  if (!plan.evaluates_apart()) return 0;
+  return activation_bytes(model, plan.held_out_shape, plan.storage().values, plan.held_out_options(),
+                          plan.computed_stage(), plan.activation_copies(), plan.parallel.tensor.own_activations());
 }
 
 std::vector<PlannedTensor> planned_activations(RunPlan const& plan, GptConfig const& model) {
-  return activation_plan(model, plan.shape, plan.storage().values, plan.parallel.parts.options(), plan.computed_stage(),
-                         plan.activation_copies(), plan.parallel.tensor.own_activations());
+  std::vector<PlannedTensor> tensors =
+      activation_plan(model, plan.shape, plan.storage().values, plan.parallel.parts.options(), plan.computed_stage(),
+                      plan.activation_copies(), plan.parallel.tensor.own_activations());
+  std::uint64_t const training = total_bytes(tensors), held_out = held_out_activations(plan, model);
+  if (held_out > training) tensors.push_back({"more for validations", held_out - training});
+  return tensors;
 }
 
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan) {
   std::vector<PlannedTensor> tensors = engine_buffers(plan.parallel);
-  tensors.push_back(planned<double>("loss sums", plan.accumulation));
+  tensors.push_back(planned<double>("loss sums", plan.most_micro_batches()));
   tensors.push_back(planned<std::int64_t>("non-finite count", 1));
   return tensors;
 }
@@ -197,7 +221,8 @@ std::vector<PlannedTensor> host_plan(RunConfig const& config, Rank rank) {
 }
 
 std::vector<PlannedTensor> data_plan(RunPlan const& plan) {
-  Index const micro_batches = plan.computes() ? plan.accumulation : 0, rows = micro_batches * plan.shape.rows();
+  Index const micro_batches = plan.computes() ? plan.most_micro_batches() : 0;
+  Index const rows = plan.computes() ? plan.accumulation * plan.shape.rows() : 0; // as many in a validation
   std::vector<PlannedTensor> tensors{planned<std::int32_t>("tokens", rows), planned<std::int32_t>("targets", rows),
                                      planned<std::int32_t>("rows by token", rows),
                                      planned<std::int32_t>("buckets", rows + micro_batches),

@@ -15,6 +15,7 @@
 #include "parallel/program/shard_traffic.hpp"
 #include "train/plan/resolved_run.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct RunPlan {
 
   std::optional<Problem> batch_scatter =
       {}; ///< of one micro-batch of every rank (train/data/batch_scatter.hpp), if any
+
+  MicroBatchShape held_out_shape = {}; ///< of a micro-batch of a validation
+  Index held_out_micro_batches = {};   ///< per rank and global batch of a validation
 
   std::vector<MemoryItem> memory = {};
   std::uint64_t pinned_bytes = 0;       ///< of memory: the host's, also where the rest is a device's
@@ -64,6 +68,11 @@ struct RunPlan {
   ActivationCopies activation_copies() const {
     return computes() ? parallel.pipeline.copies() : ActivationCopies{.slots = 1, .inputs = 0, .gradients = 0};
   }
+  /// Whether validations have micro-batches of their own. Their activations lie where those of the training lie. Of
+  /// what blocks keep for backward there is room for one.
+  bool evaluates_apart() const { return held_out_shape.batch != shape.batch; }
+  GptOptions held_out_options() const;
+  Index most_micro_batches() const { return std::max(accumulation, held_out_micro_batches); }
   /// What is computed here.
   ModelStage computed_stage() const { return computes() ? table.stage() : ModelStage::nothing(); }
   /// The types in which the model's numbers are stored.
@@ -105,7 +114,9 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 
 /// Bytes that providers of products need.
 std::uint64_t gemm_scratch(RunPlan const& plan, GptConfig const& model);
-/// The activations of the model.
+/// Of the activations of a validation, if they are not those of the training; else 0.
+std::uint64_t held_out_activations(RunPlan const& plan, GptConfig const& model);
+/// The activations of the model, and what a validation needs more.
 std::vector<PlannedTensor> planned_activations(RunPlan const& plan, GptConfig const& model);
 /// The tensors that the Trainer takes from the arenas of its buffers and its data, in order.
 std::vector<PlannedTensor> buffer_plan(RunPlan const& plan);

@@ -246,7 +246,7 @@ Check check_memory(ExecutionSpace const& exec, Communicator& communicator, RunPl
 PredictedMessages predicted_messages(RunPlan const& plan, CountedRun const& counted) {
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   auto const validations = static_cast<std::uint64_t>(counted.validations * counted.validation_batches);
-  auto const evaluated = validations * static_cast<std::uint64_t>(plan.accumulation);
+  auto const evaluated = validations * static_cast<std::uint64_t>(plan.held_out_micro_batches);
   std::uint64_t const replica_checks = plan.replica_checks(counted.before + counted.steps) -
                                        plan.replica_checks(counted.before) +
                                        static_cast<std::uint64_t>(counted.checkpoints);
@@ -278,7 +278,7 @@ Check check_messages(ExecutionSpace const& exec, Communicator& communicator, Pre
 Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                   CountedRun const& counted) {
   auto const evaluated =
-      static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.accumulation);
+      static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.held_out_micro_batches);
   auto const steps = static_cast<std::uint64_t>(counted.steps);
   std::uint64_t const gemm = steps * plan.step_flops.gemm + evaluated * plan.evaluation_flops.gemm;
   std::uint64_t const attention = steps * plan.step_flops.attention + evaluated * plan.evaluation_flops.attention;
@@ -297,7 +297,7 @@ Check check_flops(ExecutionSpace const& exec, Communicator& communicator, RunPla
 Check check_moves(ExecutionSpace const& exec, Communicator& communicator, RunPlan const& plan,
                   CountedRun const& counted, std::optional<FilesOfRanks> const& files) {
   auto const evaluated =
-      static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.accumulation);
+      static_cast<std::uint64_t>(counted.validations * counted.validation_batches * plan.held_out_micro_batches);
   StateMoves const updates = static_cast<std::uint64_t>(counted.steps - counted.skipped) * plan.update_moves,
                    gathers = static_cast<std::uint64_t>(counted.steps) * plan.gather_moves +
                              evaluated * plan.evaluation_moves;
