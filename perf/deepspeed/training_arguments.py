@@ -140,11 +140,23 @@ class TrainingArguments:
             mapping.refuse(path, "synthetic data have no epochs" if is_whole(value) else "epochs are whole numbers",
                            "data.steps, or --base of a deck with data" if is_whole(value) else "data.steps")
         elif name == "per_device_eval_batch_size":
-            if mapping.deck.get("batch.micro") == value:
-                mapping.honoured[path] = "validations have the micro-batches of the training"
-            else:
-                mapping.refuse(path, "validations have the micro-batches of the training", "batch.micro")
+            self.tell_evaluation(mapping, path, value)
         elif value == ARGUMENTS[name][0] and not isinstance(value, str):
             mapping.honoured[path] = "the default, which the ds_config does not ask for"
         else:
             mapping.refuse(path, 'the ds_config has no "auto" that it would fill in', "an \"auto\" in the ds_config")
+
+    def tell_evaluation(self, mapping, path, value):
+        """A validation takes the samples of a global batch, in passes of this size."""
+        deck = mapping.deck
+        samples = deck.get("batch.micro", 0) * deck.get("batch.accumulation", 0)  # 0: the ranks are not known
+        if deck.get("batch.micro") == value:
+            mapping.honoured[path] = "validations have the micro-batches of the training"
+        elif not (deck.get("data.validation_fraction") or deck.get("data.validation_files")):
+            mapping.honoured[path] = "without effect: the deck holds out no data"
+        elif samples and samples % value:
+            mapping.refuse(path, f"a rank has {samples} samples of a global batch, which {value} does not divide",
+                           "data.validation_micro")
+        else:
+            deck["data.validation_micro"], mapping.origin["data.validation_micro"] = value, "TrainingArguments"
+            mapping.honoured[path] = "data.validation_micro"

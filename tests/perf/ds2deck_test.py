@@ -359,7 +359,7 @@ class OfATrainer(unittest.TestCase):
         self.assertEqual([keys[key] for key in ("batch.micro", "parallel.zero_stage", "data.epochs")], [4, 3, 2])
 
     def test_what_has_no_meaning_here_is_listed(self):
-        for more, words in (({"per_device_eval_batch_size": 16}, "per_device_eval_batch_size = 16: validations have the micro"),
+        for more, words in (({"per_device_eval_batch_size": 16}, "per_device_eval_batch_size = 16: a rank has 4 samples"),
                             ({"num_train_epochs": 1.5}, "epochs are whole numbers"), ({"push_to_hub": True}, "push_to_hub = true"),
                             ({"warmup_steps": 5}, "warmup_steps = 5: the ds_config has no")):
             with self.subTest(words):
@@ -369,6 +369,13 @@ class OfATrainer(unittest.TestCase):
         code, errors, keys = self.convert(self.ARGUMENTS, base=None)
         self.assertIn("synthetic data have no epochs", errors)
         self.assertEqual((code, keys["data.steps"]), (3, 100))
+
+    def test_evaluations_have_their_own_batch_size(self):
+        for more, passes in (({}, None), ({"per_device_eval_batch_size": 2}, 2),
+                             ({"per_device_eval_batch_size": 16, "gradient_accumulation_steps": 4}, 16)):
+            with self.subTest(more):
+                code, errors, keys = self.convert({**self.ARGUMENTS, **more})
+                self.assertEqual((code, keys.get("data.validation_micro")), (0, passes), errors)
 
     def test_steps_come_before_epochs_and_the_command_line_before_both(self):
         _, _, keys = self.convert({**self.ARGUMENTS, "max_steps": 70})
