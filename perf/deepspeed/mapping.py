@@ -9,13 +9,12 @@ import difflib
 import itertools
 import json
 
-from deepspeed.keys import ANY, SECTIONS, SETTLED, ZERO_SETTLED
+from deepspeed.keys import ANY, OFFLOAD_SETTLED, SECTIONS, SETTLED, ZERO_SETTLED
 from deepspeed.optimizer import PARAMS, RAMP, SCHEDULES, is_number, map_optimizer, map_scheduler, optimizer_name
 
 ZERO = "zero_optimization."
 FP16 = ("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale")
-OFFLOAD = ("device", "nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "pin_memory", "pipeline_read",
-           "pipeline_write", "fast_init", "ratio", "pipeline")
+OFFLOAD = ("device", "nvme_path", *OFFLOAD_SETTLED)
 OPTIMIZER = ("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov", "maximize", "amsgrad",
              "bias_correction", "adam_w_mode", "torch_adam", "fused", "foreach", "capturable", "differentiable")
 SCHEDULER = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "total_num_steps", "warmup_min_ratio",
@@ -300,7 +299,7 @@ class Mapping:
                           "consecutive_hysteresis": ((False,), "the scale halves at the first overflow", "none"),
                           "min_loss_scale": ((1,), "the least loss scale is 1", "none")}, "fp16.")
 
-    def map_offload(self, section, key, is_read, memory):
+    def map_offload(self, section, key, is_read):
         """Where a part of the state lies. DeepSpeed reads offload_optimizer from stage 1 on, offload_param in stage 3."""
         section = ZERO + section
         device = self.leaves.get(section + ".device", "none")
@@ -310,27 +309,28 @@ class Mapping:
             for path in self.below(section):
                 self.refuse(path, f"device is one of none, {', '.join(RESIDENCES)}", key)
             return
+        self.keep(section + ".device", key)
         self.put(key, RESIDENCES[device], section + ".device")
         path = section + ".nvme_path"
-        folder = str(self.leaves.get(path, ""))
+        folder = str(self.leaves.get(path))
         if device != "nvme":
-            self.idle([path] if path in self.leaves else [], "nothing is in files")
-        elif self.deck.get("memory.folder", folder) == folder:
+            self.idle([path], "nothing is in files")
+        elif path not in self.leaves:
+            if "memory.folder" not in self.deck:
+                self.put("memory.folder", "", path)
+        elif self.origin.get("memory.folder", "base") == "base" or self.deck["memory.folder"] == folder:
+            self.keep(path, "memory.folder")
             self.put("memory.folder", folder, path)
         else:
             self.refuse(path, "all files of state lie in one folder", "memory.folder")
-        for name, all_of_it in (("ratio", 1), ("max_in_cpu", 0)):
-            if self.leaves.get(f"{section}.{name}", all_of_it) != all_of_it:
-                self.refuse(f"{section}.{name}", "all of the state is offloaded", key)
-        for path in self.below(section):
-            if path not in self.honoured and path not in self.listed:
-                self.keep(path, memory)
+        for name, (*_, devices) in OFFLOAD_SETTLED.items():
+            if device not in devices:
+                self.idle([f"{section}.{name}"], "nothing is in files")
+        self.map_settled(OFFLOAD_SETTLED, section + ".")
 
     def map_zero(self, stage, gradient_bytes):
-        self.map_offload("offload_optimizer", "memory.offload_optimizer", stage >= 1,
-                         "three chunks of pinned memory are read, updated and written in turn")
-        self.map_offload("offload_param", "memory.offload_param", stage == 3,
-                         "of a unit two shares of pinned memory are read ahead and gathered in turn")
+        self.map_offload("offload_optimizer", "memory.offload_optimizer", stage >= 1)
+        self.map_offload("offload_param", "memory.offload_param", stage == 3)
         if stage == 0:
             self.put("parallel.strategy", "ddp", ZERO + "stage")
             self.put("parallel.overlap", False, ZERO + "overlap_comm")

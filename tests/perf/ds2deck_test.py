@@ -48,7 +48,8 @@ EXPECTED = {
         "memory.offload_optimizer": "host", "memory.offload_param": "host",
         "parallel.prefetch": 1, "optimizer.clip": 0, "optimizer.betas": [0.9, 0.999]}),
     "zero3_nvme": (3, {
-        OFFLOAD + "param.max_in_cpu", "fp16.loss_scale",
+        OFFLOAD + "param.max_in_cpu", OFFLOAD + "param.buffer_size", OFFLOAD + "optimizer.buffer_count",
+        OFFLOAD + "optimizer.pipeline_read", "fp16.loss_scale",
         *("aio." + name for name in ("block_size", "queue_depth", "thread_count", "single_submit", "overlap_events"))}, {
         "batch.micro": 1, "batch.accumulation": 1, "parallel.zero_stage": 3, "parallel.overlap": False,
         "memory.offload_optimizer": "file", "memory.offload_param": "file", "memory.folder": "/local_nvme",
@@ -209,6 +210,39 @@ class EveryConfiguration(unittest.TestCase):
             "overlap_comm", "elastic_checkpoint", "ignore_unused_parameters", "offload_param.pin_memory",
             "allgather_partitions", "round_robin_gradients"))}  # the last three: not read here
         self.assertEqual(switches & set(mapping.honoured), honoured)
+
+    def test_what_is_offloaded_has_the_configurations_keys_as_origin(self):
+        deck = Converted(CONFIGS / "zero3_nvme.json").deck
+        section = "zero_optimization.offload_"
+        for key, value, origins in (("offload_optimizer", "file", "optimizer.device"), ("offload_param", "file", "param.device"),
+                                    ("folder", "/local_nvme", "param.nvme_path")):
+            self.assertRegex(deck, rf'(?m)^{key} = "{value}" +# {section}{origins}$')
+            self.assertRegex(deck, rf'(?m)^# honoured {section}{origins} = .*: memory.{key}$')
+        # each section names the folder, and the same one
+        self.assertRegex(deck, rf"(?m)^# honoured {section}optimizer.nvme_path = .*: memory.folder$")
+        for path, base, origin in (({}, {}, f"DeepSpeed's default of {section}optimizer.nvme_path"),
+                                   ({}, {"memory.folder": "elsewhere"}, "base"),
+                                   ({"nvme_path": "here"}, {"memory.folder": "elsewhere"}, f"{section}optimizer.nvme_path")):
+            mapping = ds_mapping.Mapping({"train_batch_size": 8, "zero_optimization": {
+                "stage": 1, "offload_optimizer": {"device": "nvme", **path}}}, base)
+            self.assertEqual(mapping.origin["memory.folder"], origin)
+            self.assertEqual(mapping.deck["memory.folder"], path.get("nvme_path", base.get("memory.folder", "")))
+
+    def test_what_offloading_does_otherwise_is_listed(self):
+        settled = {"pipeline_read": True, "pipeline_write": True, "pin_memory": True, "fast_init": False, "ratio": 1,
+                   "max_in_cpu": 0}
+        others = {"pipeline_read": False, "pipeline_write": False, "pin_memory": False, "fast_init": True, "ratio": 0.5,
+                  "max_in_cpu": 1e9, "buffer_count": 4, "buffer_size": 1e8}
+        of_files = {"pipeline_read", "pipeline_write", "fast_init", "buffer_count", "buffer_size"}
+        for device, keys, listed in (("nvme", settled, set()), ("nvme", others, set(others)), ("cpu", settled, set()),
+                                     ("cpu", others, set(others) - of_files), ("none", others, set())):
+            for part in ("optimizer", "param"):
+                mapping = ds_mapping.Mapping({"train_batch_size": 8, "zero_optimization": {
+                    "stage": 3, f"offload_{part}": {"device": device, **keys}}}, {})
+                with self.subTest(device=device, part=part, keys=keys):
+                    self.assertEqual(set(mapping.listed), {f"{OFFLOAD}{part}.{name}" for name in listed})
+                    idle = {path.rpartition(".")[2] for path, how in mapping.honoured.items() if "without effect" in how}
+                    self.assertEqual(idle, {"nvme": set(), "cpu": of_files & set(keys), "none": {"device", *keys}}[device])
 
     def test_gradients_of_bf16_are_fp32_without_zero(self):
         for stage, recipe in ((0, "mixed18"), (1, "mixed16"), (2, "mixed16"), (3, "mixed16")):
