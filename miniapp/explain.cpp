@@ -78,6 +78,17 @@ Problem problem_of(ExplainArguments const& arguments) {
   return problem;
 }
 
+/// Need not be given where there is one alone.
+Algorithm algorithm_of(Collective collective, std::string const& name) {
+  std::vector<Algorithm> const all = algorithms_of(collective);
+  if (!name.empty()) return parse_algorithm(collective, name);
+  if (all.size() == 1) return all.front();
+  std::vector<std::string_view> names;
+  for (Algorithm const algorithm : all) names.push_back(to_string(algorithm));
+  throw InputError(
+      fmt::format("explain {} needs an ALGORITHM, one of {}", to_string(collective), fmt::join(names, ", ")));
+}
+
 std::vector<std::string_view> collective_names() {
   std::vector<std::string_view> names;
   for (Collective const collective : collectives) names.push_back(to_string(collective));
@@ -205,7 +216,7 @@ int explain(ExplainArguments const& arguments) {
                            arguments.subject, fmt::join(known, ", "), strategy_names(), pipeline_subject,
                            tensor_subject, product_subject);
   Problem const problem = problem_of(arguments);
-  Algorithm const algorithm = parse_algorithm(problem.collective, arguments.algorithm);
+  Algorithm const algorithm = algorithm_of(problem.collective, arguments.algorithm);
   std::string const reason = refusal(problem, algorithm);
   bool const shared_would_do = problem.topology.nodes() == 1 && !problem.shared_memory;
   TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}{}", reason, shared_would_do ? ": add --shared" : "");

@@ -12,6 +12,8 @@ namespace trainstone {
 
 namespace {
 
+constexpr std::size_t most_columns = 132; // of a terminal
+
 std::string holding_text(Holding holding, Rank member) {
   switch (holding) {
   case Holding::nothing: return "-";
@@ -59,7 +61,7 @@ std::string owners_table(StepWalk const& walk) {
       rows.back().push_back(share.size() == 0 ? "-" : fmt::format("[{}, {})", share.begin, share.end));
     }
   }
-  return aligned(rows);
+  return folded(rows, most_columns);
 }
 
 /// What an update does with types.
@@ -90,7 +92,7 @@ std::string moment_text(StepWalk const& walk, std::size_t number) {
       rows.back().push_back(text_at(moment) + (changed ? "*" : ""));
     }
   }
-  text += aligned(rows);
+  text += folded(rows, most_columns);
   if (walk.is_mixed() && moment.name == "update") text += types_text(walk);
   for (WalkedCollective const& started : moment.after) text += fmt::format("  {}\n", end_text(walk, started));
   return text;

@@ -147,6 +147,22 @@ class ExplainStrategies(unittest.TestCase):
         self.assertEqual(root.tag, SVG + "svg")
         self.assertIn("backward head", [text.text for text in root.iter(SVG + "text")])
 
+    def test_tables_of_many_blocks_are_folded(self):
+        outcome = run("explain", "zero1", "--layers", 16)
+        self.assertEqual(outcome.code, 0, outcome)
+        rows = [line for line in outcome.out.splitlines() if ":" not in line]
+        self.assertLessEqual(max(map(len, rows)), 132)
+        heads = [line.split() for line in outcome.out.splitlines() if line.endswith("block 15")]
+        self.assertGreater(len(heads), 10)
+        self.assertNotIn("root", {word for head in heads for word in head})  # which is in the first piece
+
+    def test_the_only_algorithm_of_a_collective_need_not_be_named(self):
+        futures = {subject: [start("explain", subject, *named) for named in ([], [only])]
+                   for subject, only in (("send", "direct"), ("all_to_all", "pairwise"), ("barrier", "dissemination"))}
+        for subject, (short, long) in futures.items():
+            self.assertEqual(short.result().code, 0, short.result())
+            self.assertEqual(short.result().out, long.result().out, subject)
+
 
 class Refusals(RefusalTest):
     def test_what_is_no_collective_to_explain_is_refused(self):
@@ -155,7 +171,7 @@ class Refusals(RefusalTest):
             "a timeline without a machine": (start("explain", "ddp", "--deck", "deck.toml"), ["--deck", "--machine"]),
             "a collective of a deck": (start(*ring, "--deck", "deck.toml"), ["--deck", "leave it out"]),
             "nothing": (start("explain"), ["SUBJECT"]),
-            "a collective without algorithm": (start("explain", "all_reduce"), ['""', "ring"]),
+            "a collective without algorithm": (start("explain", "all_reduce"), ["all_reduce needs an ALGORITHM", "ring"]),
             "an algorithm of a strategy": (start("explain", "zero3", "ring"), ["ALGORITHM", "zero3 has none"]),
             "elements of a strategy": (start("explain", "ddp", "--elements", 8), ["--elements", "ddp has none"]),
             "an algorithm of tensor ranks": (start("explain", "tensor", "ring"), ["ALGORITHM", "tensor has none"]),
