@@ -25,6 +25,19 @@ namespace trainstone {
 
 namespace {
 
+/// Where not all of it lies with the kernels.
+void print_residences(RunPlan const& plan) {
+  std::uint64_t const total = plan.memory_bytes().total(), kernels = plan.kernel_memory();
+  if (kernels == total && plan.file_bytes == 0) return;
+  auto const print = [](char const* where, std::uint64_t bytes) {
+    fmt::print("    {:<34} {:>16}  ({})\n", where, bytes, mebibytes(bytes));
+  };
+  print("where kernels work", kernels);
+  print("on the host", total - kernels);
+  if (plan.file_bytes > 0)
+    fmt::print("  {:<36} {:>16}  ({})\n", "in files, beside it", plan.file_bytes, mebibytes(plan.file_bytes));
+}
+
 void print_memory(RunPlan const& plan, std::string_view note) {
   fmt::print("bytes of memory on rank {}{}\n", plan.rank, note);
   for (MemoryCategory category : memory_categories) {
@@ -34,6 +47,7 @@ void print_memory(RunPlan const& plan, std::string_view note) {
         fmt::print("    {:<34} {:>16}\n", item.name, item.bytes);
   }
   fmt::print("  {:<36} {:>16}  ({})\n", "total", plan.memory_bytes().total(), mebibytes(plan.memory_bytes().total()));
+  print_residences(plan);
 }
 
 /// Of the whole model.
@@ -79,7 +93,6 @@ void print_moves(RunPlan const& plan) {
   OffloadPlan const& offload = plan.parallel.offload;
   if (offload.moves()) print_moves("an update", plan.rank, plan.update_moves);
   if (offload.moves_parameters()) print_moves("the gathers of a step", plan.rank, plan.gather_moves);
-  if (offload.has_file()) fmt::print("bytes of state in files {:>44}\n", plan.file_bytes);
 }
 
 void print_work(RunPlan const& plan) {

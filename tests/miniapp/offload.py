@@ -96,8 +96,25 @@ class Moved(OffloadTest):
         text = run("estimate", deck.path, *keys, "--ranks", 2).out
         for name, amount in (("to the host", "to_host_bytes"), ("to the kernels", "to_kernels_bytes"),
                              ("read from files", "read_bytes"), ("written to files", "written_bytes"),
-                             ("bytes of state in files", "file_bytes")):
+                             ("in files, beside it", "file_bytes")):
             self.assertRegex(text, rf"{name} +{moved[amount]}\b")
+
+    def test_estimate_says_where_memory_lies(self):
+        deck = Deck()
+        for keys in ((), ("memory.offload_optimizer=host",), ("memory.offload_optimizer=file",),
+                     ("parallel.strategy=zero", "parallel.zero_stage=3", "memory.offload_param=host")):
+            with self.subTest(keys):
+                outcome = run("estimate", deck.path, *settings(*keys), "--ranks", 2, "--device-mem", "1TB")
+                self.assertEqual(outcome.code, 0, outcome)
+                amount = lambda name: re.search(rf"(?m)^ +{name} +\d+  \((.*)\)$", outcome.out)
+                total, kernels, host = map(amount, ("total", "where kernels work", "on the host"))
+                self.assertEqual(bool(keys), bool(kernels))
+                self.assertIn(f"{(kernels or total)[1]} needed", outcome.out)
+                self.assertEqual(bool(amount("in files, beside it")), "memory.offload_optimizer=file" in keys)
+                if keys:
+                    parts = [int(one[0].split()[-3]) for one in (kernels, host, total)]
+                    self.assertEqual(parts[0] + parts[1], parts[2])
+                    self.assertGreater(parts[1], 0)
 
 
 class Parameters(OffloadTest):
