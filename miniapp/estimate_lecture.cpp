@@ -43,6 +43,9 @@ std::string collectives(EstimateOptions const& options) {
 
 std::string zero(EstimateOptions const& options) {
   std::int64_t const ranks = options.ranks.value_or(usual_ranks);
+  TRAINSTONE_REQUIRE_INPUT(options.machine_file.empty() || ranks <= most_gather_ranks,
+                           "--machine: the lecture on ZeRO prices messages on up to {} ranks, and --ranks is {}",
+                           most_gather_ranks, ranks);
   MachineSource const machine =
       read_machine_source(options.machine_file, Topology::one_node(2)); // messages of one node
   return lecture_zero_text(compare_taught_zero(ranks, machine.model), machine.description);

@@ -53,17 +53,19 @@ std::string ways_table(TaughtActivations const& lecture) {
   constexpr auto line = "  {:<27} {:<26} {:>7} {:>7} {:>7}  {:<25} {:>7} {:>7} {:>7}\n";
   std::string text =
       "2. Activations of gpt3-175b, 96 blocks: b s = 3.2 M tokens, of one block and of all, and one sample\n";
-  text += fmt::format(line, "", "as taught", "a block", "all", "sample", "kept here", "a block", "all", "sample");
+  text += fmt::format(line, "", "as taught; *: of a paper", "a block", "all", "sample", "kept here", "a block", "all",
+                      "sample");
   text += fmt::format(line, "way", "", "TB", "TB", "GB", "", "TB", "TB", "GB");
   auto const figure = [](std::optional<KeptBytes> const& bytes, double KeptBytes::* which, double unit) {
     return bytes ? fmt::format("{:.4g}", (*bytes).*which / unit) : "-";
   };
   for (KeptRow const& row : lecture.ways)
     text +=
-        fmt::format(line, row.way, or_dash(row.taught_formula), figure(row.taught, &KeptBytes::block, terabyte),
-                    figure(row.taught, &KeptBytes::batch, terabyte), figure(row.taught, &KeptBytes::sample, gigabyte),
-                    or_dash(row.formula), figure(row.kept, &KeptBytes::block, terabyte),
-                    figure(row.kept, &KeptBytes::batch, terabyte), figure(row.kept, &KeptBytes::sample, gigabyte));
+        fmt::format(line, row.way + (row.of_paper ? " *" : ""), or_dash(row.taught_formula),
+                    figure(row.taught, &KeptBytes::block, terabyte), figure(row.taught, &KeptBytes::batch, terabyte),
+                    figure(row.taught, &KeptBytes::sample, gigabyte), or_dash(row.formula),
+                    figure(row.kept, &KeptBytes::block, terabyte), figure(row.kept, &KeptBytes::batch, terabyte),
+                    figure(row.kept, &KeptBytes::sample, gigabyte));
   double batch = 0;
   for (KeptRow const& row : lecture.ways)
     if (row.taught) batch = std::max(batch, row.taught->batch);
@@ -78,10 +80,10 @@ std::string ways_table(TaughtActivations const& lecture) {
              "are this program's plan with memory.recompute. Selective recomputation drops the scores and "
              "their masks;\n  flash attention keeps none, so there is nothing to drop. Full recomputation keeps a "
              "block's output, which is the next one's\n  input, and needs what one block keeps once more while it is "
-             "computed again: the taught 2 sbh leaves that out (table 3). The\n  rows of {} tensor ranks and of "
-             "sequence parallelism are as taught by the paper, not by the slides. Here their masks are recomputed.\n  "
+             "computed again: the taught 2 sbh leaves that out (table 3).\n  * is "
+             "of the paper on sequence parallelism, not of the slides; here the masks of these rows are recomputed. "
              "\"-\" is not taught.\n\n",
-             batch / lecture.state, lecture.state / terabyte, paper_tensor_ranks);
+             batch / lecture.state, lecture.state / terabyte);
 }
 
 std::string models_table(TaughtActivations const& lecture) {
@@ -104,7 +106,7 @@ std::string recomputation_table(TaughtActivations const& lecture) {
   constexpr auto line = "  {:<12} {:>11} {:>11}  {:>12} {:>12} {:>12}  {:>11}  {:>12} {:>12}\n";
   std::string text = "4. What recomputation adds to the operations of forward and backward, %\n";
   text += fmt::format(line, "", "full:", "", "exact", "", "", "selective:", "exact", "");
-  text += fmt::format(line, "", "as taught", "one forward", "of a block's", "with its", "of the", "as taught",
+  text += fmt::format(line, "", "as taught", "one forward", "of a block's", "with its", "of the", "other texts",
                       "of a block", "of the");
   text += fmt::format(line, "model", "", "of three", "products", "attention", "whole step", "", "", "whole step");
   auto const percent = [](double share) { return fmt::format("{:.2f}", 100 * share); };

@@ -14,8 +14,10 @@ constexpr double micro = 1e-6;
 /// Bytes and the like: whole numbers as such.
 std::string number(double value) { return fmt::format("{:.0f}", value); }
 std::string number(std::optional<double> const& value) { return value ? number(*value) : "-"; }
+/// Below a microsecond by significant digits, so that small times differ.
 std::string microseconds(std::optional<double> const& seconds) {
-  return seconds ? fmt::format("{:.2f}", *seconds / micro) : "-";
+  if (!seconds) return "-";
+  return *seconds < micro ? fmt::format("{:.3g}", *seconds / micro) : fmt::format("{:.2f}", *seconds / micro);
 }
 
 std::string folding_note(int ranks) {
@@ -40,14 +42,15 @@ std::string totals_table(TaughtCollectives const& lecture) {
   return text +
          "  Note: N steps are counted as taught instead of N-1: at N = 2 that is twice the counter. A server that "
          "is none of\n  the N ranks does receive and send N messages; one that is (main device) has its own "
-         "data already. The totals\n  of server, ring and tree are equal, the balance is not: the server's "
-         "port carries all of it. One deck has N (N-1) M\n  and N^2 M for the naive way; the first is exact.\n\n";
+         "data already. As taught\n  server, ring and tree have the same total. Exact, main device, ring and tree have "
+         "it, and a dedicated server has 2 S more.\n  The balance is not the same: the server's port carries all of "
+         "it. One deck has N (N-1) M and N^2 M for the naive way; the\n  first is exact.\n\n";
 }
 
 std::string times_table(TimeTable const& table, char letter) {
   std::string text = fmt::format("2{}. Time of {} bytes, us\n", letter, table.bytes);
-  text += fmt::format("  {:<17} {:<13} {:>12} {:>14} {:>14} {:>14} {:>14}\n", "method", "as taught", "us", "alpha = 0",
-                      "exact", "simulated", "on machine");
+  text += fmt::format("  {:<17} {:<13} {:>12} {:>14} {:>14} {:>14} {:>14}\n", "method", "as taught", "us",
+                      "alpha=gamma=0", "exact", "simulated", "on machine");
   auto const quickest = [&](double TimeRow::* seconds) { return std::ranges::min(table.rows, {}, seconds).*seconds; };
   double const without = quickest(&TimeRow::without_start);
   double const with = quickest(&TimeRow::priced);
@@ -89,9 +92,10 @@ std::string times_tables(TaughtCollectives const& lecture) {
   for (TimeTable const& table : lecture.times) text += times_table(table, letter++);
   text +=
       "  * = quickest. alpha, beta and gamma are the machine's at the table's size. exact: closed form with these; "
-      "simulated:\n  critical path of the schedules; on machine: the machine's own curves. \"Ring has the best "
-      "latency\" "
-      "is true for alpha = 0,\n  where it is the quickest with Rabenseifner and circulant; with start-up cost the tree "
+      "simulated:\n  critical path of the schedules; on machine: the machine's own curves, with copies inside a rank, "
+      "which are free in "
+      "the\n  other columns: circulant packs blocks that it sends together. \"Ring has the best latency\" is "
+      "true for alpha = 0,\n  where it is the quickest with Rabenseifner and circulant; with start-up cost the tree "
       "(and the butterfly) win small\n  messages. M N / B of the server counts one direction. One deck says \"Intra "
       "nodes: low bandwidth; Inter node: high bandwidth\";\n  it is the other way round.\n";
   if (lecture.butterfly_until)
@@ -122,9 +126,8 @@ std::string busiest_table(TaughtCollectives const& lecture) {
   return text +
          "  Note: Rabenseifner's traffic as taught holds for N = 2^k; folded it is more. Circulant needs no "
          "folding: the same\n  bytes in 2 ceil(lg N) rounds at any N. Decks give two algorithms the same name, Ring "
-         "AllReduce: one passes whole data on\n  N-1 times, the other slices, which are N/2 times fewer bytes. 2 M of "
-         "each "
-         "worker is the slices' sum, rounded up.\n\n";
+         "AllReduce: one passes whole data on\n  N-1 times, the other slices, which are N/2 times fewer bytes. \"2 M "
+         "each\" of a\n  worker is the slices' sum, rounded up.\n\n";
 }
 
 std::string loads_table(TaughtCollectives const& lecture) {
@@ -136,14 +139,18 @@ std::string loads_table(TaughtCollectives const& lecture) {
                         row.exact_busiest ? fmt::format("{}", *row.exact_busiest) : "-", row.counted_busiest,
                         number(row.mean));
   return text +
-         "  Note: 2 S lg N of the tree is its busiest rank's, sent and received together, \"without "
-         "overlapping\"; the mean is\n  4 S (N-1)/N, the ring's. The pipelined tree overlaps: inner ranks receive, "
-         "add and send segments at a time (times in table 2).\n\n";
+         "  Note: 2 S lg N of the tree is its busiest rank's for N = 2^k, sent and received together, \"without "
+         "overlapping\"; for other\n  N that rank has 2 S ceil(lg N). The mean is 4 S (N-1)/N, the ring's. The "
+         "pipelined tree overlaps: inner ranks receive,\n  add and send segments at a time (times in table 2).\n\n";
 }
 
 std::string exchanges_table(TaughtCollectives const& lecture) {
+  if (lecture.exchanges.empty())
+    return fmt::format(
+        "Table 5, Rabenseifner round by round, is left out: it is taught for N = 2^k, and {} is no power "
+        "of two.\n",
+        lecture.ranks);
   std::string text = "5. Rabenseifner round by round: bytes that a rank sends\n";
-  if (lecture.exchanges.empty()) return text + folding_note(lecture.ranks);
   text += fmt::format("  {:>7} {:>10} {:>14} {:>14}\n", "round", "as taught", "bytes", "counted");
   for (ExchangeRow const& row : lecture.exchanges)
     text += fmt::format("  {:>7} {:>10} {:>14} {:>14}\n", row.round, row.taught_formula, number(row.taught_bytes),

@@ -7,6 +7,12 @@ namespace trainstone {
 
 namespace {
 
+/// "+0.2 %", without a sign where nothing but zeros would follow it.
+std::string signed_percent(double share) {
+  std::string const text = fmt::format("{:+.1f} %", 100 * share);
+  return text.substr(1) == "0.0 %" ? text.substr(1) : text;
+}
+
 std::string sizes_table(TaughtModels const& lecture) {
   constexpr auto line = "  {:<12} {:>6} {:>6} {:>8} {:>16} {:>8}  {:>12} {:>12}\n";
   std::string text = "1. Parameters, and computation relative to bert-large\n";
@@ -15,9 +21,8 @@ std::string sizes_table(TaughtModels const& lecture) {
   for (ModelRow const& row : lecture.models) {
     auto const exact = static_cast<double>(row.computed);
     std::string const taught = row.taught ? fmt::format("{}x", row.taught->computation) : "-";
-    std::string const off = fmt::format("{:+.1f} %", 100 * (row.nominal / exact - 1));
-    text += fmt::format(line, row.name, row.layers, row.channels, row.nominal / 1e9, row.computed, off, taught,
-                        fmt::format("{:.4g}", row.exact_computation));
+    text += fmt::format(line, row.name, row.layers, row.channels, row.nominal / 1e9, row.computed,
+                        signed_percent(row.nominal / exact - 1), taught, fmt::format("{:.4g}", row.exact_computation));
   }
   return text +
          "  Note: layers, hidden dimension and nominal size are taught of the models that have a taught computation. "

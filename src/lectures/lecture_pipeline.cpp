@@ -74,11 +74,12 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 std::string shares_table(TaughtPipeline const& lecture) {
   constexpr auto line = "  {:<14} {:>4} {:>7}  {:<21} {:>9} {:>10}  {:<14} {:>8} {:>10}\n";
-  std::string text = fmt::format("2. Waiting on {}, forward : backward = 1 : 2, messages take no time\n",
+  std::string text = fmt::format("2. Waiting on {}, forward : backward = 1 : 2, messages take no time: formulas of "
+                                 "papers, not taught\n",
                                  plural(lecture.stages, "stage"));
   text += fmt::format(line, "", "", "", "of all time", "", "", "bubble / ideal", "", "");
-  text += fmt::format(line, "schedule", "m", "chunks", "as taught", "share", "simulated", "as taught", "ratio",
-                      "simulated");
+  text +=
+      fmt::format(line, "schedule", "m", "chunks", "formula", "share", "simulated", "formula", "ratio", "simulated");
   for (PipelineRow const& row : lecture.rows) {
     bool const naive = row.schedule == "naive", cut = row.chunks > 1;
     text += fmt::format(line, row.schedule, row.micro_batches, row.chunks,

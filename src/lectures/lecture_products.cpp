@@ -15,7 +15,7 @@ std::string formulas_table(TaughtProducts const& lecture) {
   std::string text = "1. C (m, n) = A (m, k) B (k, n) on P ranks: what the busiest rank sends, and what a rank keeps: "
                      "exact, not taught\n";
   text += fmt::format("  {:<18} {:<14} {:<34} {}\n", "arrangement", "messages", "elements sent", "elements kept");
-  for (TaughtProductRow const& row : lecture.products.front().rows)
+  for (TaughtProductRow const& row : lecture.formulas)
     text += fmt::format("  {:<18} {:<14} {:<34} {}\n", row.arrangement, row.messages_formula, row.sent_formula,
                         row.kept_formula);
   return text +
@@ -38,7 +38,11 @@ std::string product_table(TaughtProduct const& product, Rank ranks, char letter)
                         number(row.sent), row.counted_sent,
                         product.bound > 0 ? fmt::format("{:.2f}", row.sent / product.bound) : "-", number(row.kept),
                         row.counted_kept);
-  return text + fmt::format("  lower bound: {:.0f} elements\n\n", product.bound);
+  text += fmt::format("  lower bound: {:.0f} elements\n", product.bound);
+  if (product.asked != product.size)
+    text += fmt::format("  {}, {} and {} are rounded up to multiples of {}, so that all blocks are equal\n",
+                        product.asked.m, product.asked.n, product.asked.k, ranks);
+  return text + "\n";
 }
 
 std::string shares_table(TaughtProducts const& lecture) {

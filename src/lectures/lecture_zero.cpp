@@ -70,15 +70,14 @@ std::string volume_table(TaughtZero const& lecture) {
   for (ZeroVolumeRow const& row : lecture.volumes)
     text += fmt::format("  {:<26} {:>6} {:<14} {:>14} {:>14} {:>7.2f}  {}\n", row.method, or_dash(row.taught),
                         row.formula, row.exact, row.counted, static_cast<double>(row.exact) / once, row.formula_each);
-  return text +
-         "  Note: an all-reduce is a reduce-scatter and an all-gather. Stage 1 needs the reduce-scatter of "
-         "gradients and an\n  all-gather of parameters: the same volume. Two decks draw stage 1 with an AllReduce and "
-         "give no figure: exact it is 1.5.\n  Another one draws the same pictures with a reduce-scatter (1), and one "
-         "calls both the same collectives. One deck lets\n  stage 1 \"send the optimizer states\" and \"update the "
-         "gradient using optimizer states\": gradients are sent, parameters are\n  updated. It also says "
-         "\"AllReduce\" where stage 2 has a reduce-scatter and stage 3 an all-gather. Stage 3 gathers parameters\n  "
-         "for forward and for backward. Ratios hold for gradients that are reduced once (G = 1 micro-batch per rank); "
-         "for more,\n  the last column.\n\n";
+  return text + "  Note: an all-reduce is a reduce-scatter and an all-gather. Stage 1 needs the reduce-scatter of "
+                "gradients and an all-gather of\n  parameters: the same volume. Two decks draw stage 1 with an "
+                "AllReduce and give no figure: exact it is 1.5, and so it is for\n  stage 2. Another one draws the "
+                "same pictures with a reduce-scatter (1), and one calls both the same collectives. One deck lets\n  "
+                "stage 1 \"send the optimizer states\" and \"update the gradient using optimizer states\": gradients "
+                "are sent, parameters are\n  updated. It also says \"AllReduce\" where stage 2 has a reduce-scatter "
+                "and stage 3 an all-gather. Stage 3 gathers parameters for\n  forward and for backward. Ratios hold "
+                "for gradients that are reduced once (G = 1 micro-batch per rank); for more, the last\n  column.\n\n";
 }
 
 std::string gathers_table(TaughtGathers const& gathers, std::int64_t ranks, std::string const& machine) {
@@ -143,9 +142,9 @@ std::string lecture_zero_text(TaughtZero const& lecture, std::string const& mach
   if (lecture.gathers)
     return text + gathers_table(*lecture.gathers, lecture.ranks, machine) +
            units_table(*lecture.units, lecture.ranks, machine);
-  return text +
-         fmt::format("5. Stage 3 by broadcast or by all-gather, 6. with units of several blocks: up to {} ranks\n",
-                     most_gather_ranks);
+  return text + fmt::format("Tables 5, stage 3 by broadcast or by all-gather, and 6, with units of several blocks, are "
+                            "left out: all of their messages are simulated, which goes up to {} ranks.\n",
+                            most_gather_ranks);
 }
 
 } // namespace trainstone

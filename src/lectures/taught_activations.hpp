@@ -55,6 +55,7 @@ struct KeptRow {
   std::optional<KeptBytes> taught;
   std::string formula; ///< of what this program keeps, without statistics
   std::optional<KeptBytes> kept;
+  bool of_paper = false; ///< the taught ones are a paper's, not the slides'
 };
 
 /// A named model: bytes of one sequence, all blocks.

@@ -28,18 +28,31 @@ std::int64_t divisor_up_to(std::int64_t number, std::int64_t most) {
   return divisor;
 }
 
-/// \param[in] parts     ranks among which the model is divided
-/// \param[in] replicas  of these ranks
+/// Parameters of the widest model with GPT-3's layers, heads and tables whose largest rank fits on a card.
+double widest_model(std::int64_t tensor, std::int64_t stages) {
+  GptConfig config = *find_preset("gpt3-175b");
+  std::int64_t fits = 1, does_not = std::int64_t{1} << 20;
+  while (does_not - fits > 1) {
+    config.channels = fits + (does_not - fits) / 2;
+    auto const state = bytes_per_parameter() * static_cast<double>(largest_rank_parameters(config, tensor, stages));
+    (state <= capability_card ? fits : does_not) = config.channels;
+  }
+  config.channels = fits;
+  return static_cast<double>(largest_rank_parameters(config, 1, 1)); // all of it
+}
+
+/// \param[in] tensor, stages  ranks among which the model is divided
+/// \param[in] replicas        of these ranks
 CapabilityRow with_parts(std::string method, std::string parameters, std::string degree, std::string efficiency,
-                         std::string usability, std::int64_t parts, std::int64_t replicas, std::string limit) {
-  double const on_one_card = capability_card / bytes_per_parameter();
+                         std::string usability, std::int64_t tensor, std::int64_t stages, std::int64_t replicas,
+                         std::string limit) {
   return {std::move(method),
           std::move(parameters),
           std::move(degree),
           std::move(efficiency),
           std::move(usability),
-          parts * replicas,
-          static_cast<double>(parts) * on_one_card,
+          tensor * stages * replicas,
+          widest_model(tensor, stages),
           std::move(limit)};
 }
 
@@ -49,11 +62,11 @@ std::vector<CapabilityRow> method_rows() {
   double const on_one_card = capability_card / bytes_per_parameter();
   return {
       {"DP", "1.2", many, very_good, "Great", gpt3_batch, on_one_card, "N <= batch; state is not divided"},
-      with_parts("MP", "20", "16", good, rewrite, gpt3_heads, 1, "t divides the heads"),
-      with_parts("MP + DP", "20", many, good, rewrite, gpt3_heads, gpt3_batch, "also N/t <= batch"),
-      with_parts("PP", "100", "128", very_good, rewrite, gpt3_stages, 1, "p <= L + 2"),
-      with_parts("PP + DP", "100", many, very_good, rewrite, gpt3_stages, gpt3_batch, "also N/p <= batch"),
-      with_parts("MP + PP + DP", many, many, very_good, "Needs Significant Model Rewrite", gpt3_heads * gpt3_stages,
+      with_parts("MP", "20", "16", good, rewrite, gpt3_heads, 1, 1, "t divides the heads"),
+      with_parts("MP + DP", "20", many, good, rewrite, gpt3_heads, 1, gpt3_batch, "also N/t <= batch"),
+      with_parts("PP", "100", "128", very_good, rewrite, 1, gpt3_stages, 1, "p <= L + 2"),
+      with_parts("PP + DP", "100", many, very_good, rewrite, 1, gpt3_stages, gpt3_batch, "also N/p <= batch"),
+      with_parts("MP + PP + DP", many, many, very_good, "Needs Significant Model Rewrite", gpt3_heads, gpt3_stages,
                  gpt3_batch, "all of these"),
       {"ZeRO", many, many, very_good, "Great", gpt3_batch, static_cast<double>(gpt3_batch) * on_one_card,
        "N <= batch; stage 3"},

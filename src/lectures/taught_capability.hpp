@@ -22,7 +22,7 @@ struct CapabilityRow {
   std::string taught_efficiency;
   std::string taught_usability;
   std::int64_t degree; ///< the largest legal one of GPT-3's shape and batch
-  double exact;        ///< parameters, if the method divides the state by as many ranks as it can
+  double exact;        ///< parameters of the largest model on the largest legal degree of tensor ranks and stages
   std::string limit;
 };
 

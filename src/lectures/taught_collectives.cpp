@@ -191,7 +191,7 @@ std::vector<RankRow> rank_rows(Numbers const& x) {
   std::string const formula = "2 S (N-1)/N";
   std::vector<RankRow> rows{
       {ring.name, around, around, 0, formula, taught, formula, twice_around},
-      {"ring, rounded", {}, around, 0, "2 M", 2 * x.s, formula, twice_around},
+      {"ring, 2 M each", {}, around, 0, "2 M", 2 * x.s, formula, twice_around},
       {whole_ring.name, around / 2, around / 2, 0, "(N-1) S", (x.n - 1) * x.s, "(N-1) S", whole},
       {tree.name, both_ways, both_ways, 0, "", {}, even ? "lg N S" : "ceil(lg N) S", x.ceil * x.bytes},
       {butterfly.name, rounds(x.ceil), rounds(x.floor + (even ? 0 : 2)), 0, "S lg N", x.s * std::log2(x.n),

@@ -107,10 +107,11 @@ ProductGrid best_box(Rank ranks, Areas const& area) {
   return std::ranges::min(grids_of(ranks), {}, [&](ProductGrid const& grid) { return box_sent(grid, area); });
 }
 
-TaughtProduct product_of(std::string const& what, ProductSize size, Rank ranks) {
+TaughtProduct product_of(std::string const& what, ProductSize const& asked, Rank ranks) {
+  ProductSize size = asked;
   for (Index* const extent : {&size.m, &size.n, &size.k}) *extent = (*extent + ranks - 1) / ranks * ranks;
   Areas const area(size);
-  TaughtProduct product{what, size, product_lower_bound(size, ranks), {}};
+  TaughtProduct product{what, asked, size, product_lower_bound(size, ranks), {}};
   auto const add = [&](ProductAlgorithm algorithm, TaughtProductRow row) {
     BusiestProductRank const counted = count_busiest(algorithm, row.grid, size);
     row.counted_messages = counted.messages;
@@ -176,7 +177,14 @@ TaughtProducts compare_taught_products(std::int64_t asked) {
                            "--ranks {}: products are compared on 1 to {} ranks", asked, most_product_ranks);
   auto const ranks = static_cast<Rank>(asked);
   constexpr Index square = 4096, tokens = 2048, channels = 12288; // GPT-3's sequence and hidden dimension
-  TaughtProducts lecture{.ranks = ranks, .products = {}, .shares = {}, .tensor_grids = {}};
+  ProductGrid const one{1, 1, 1};
+  Areas const unit(ProductSize{1, 1, 1});
+  TaughtProducts lecture{.ranks = ranks,
+                         .formulas = {box_row("box, 1-D or 3-D", one, unit), summa_row(1, unit), cannon_row(1, unit),
+                                      layers_row(one, unit)},
+                         .products = {},
+                         .shares = {},
+                         .tensor_grids = {}};
   lecture.products = {product_of("a square product", {square, square, square}, ranks),
                       product_of("into the MLP of GPT-3", {tokens, 4 * channels, channels}, ranks),
                       product_of("out of the MLP of GPT-3", {tokens, channels, 4 * channels}, ranks)};

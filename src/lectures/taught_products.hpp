@@ -26,7 +26,8 @@ struct TaughtProductRow {
 
 struct TaughtProduct {
   std::string what; ///< "square"
-  ProductSize size; ///< its extents are multiples of the number of ranks, so blocks and shares are equal
+  ProductSize asked;
+  ProductSize size; ///< rounded up to multiples of the number of ranks, so that blocks and shares are equal
   double bound = 0; ///< elements that some rank sends in any product
   std::vector<TaughtProductRow> rows;
 };
@@ -47,6 +48,7 @@ struct TensorGridRow {
 
 struct TaughtProducts {
   Rank ranks = 0;
+  std::vector<TaughtProductRow> formulas; ///< of every kind of arrangement, also of those that need other ranks
   std::vector<TaughtProduct> products;
   std::vector<TaughtShareRow> shares;
   std::vector<std::vector<TensorGridRow>> tensor_grids; ///< by number of tensor ranks; y = 1 is the first one

@@ -73,6 +73,7 @@ std::vector<ZeroVolumeRow> volume_rows(std::int64_t parameters, Rank ranks) {
           {"stage 1", "1", two, 2 * share, reduce_scatter + all_gather, "(G+1) Psi (N-1)/N"},
           {"stage 1, all-reduce", "", three, 3 * share, all_reduce + all_gather, "(2G+1) Psi (N-1)/N"},
           {"stage 2", "1", two, 2 * share, reduce_scatter + all_gather, "(G+1) Psi (N-1)/N"},
+          {"stage 2, all-reduce", "", three, 3 * share, all_reduce + all_gather, "(2G+1) Psi (N-1)/N"},
           {"stage 3", "1.5", three, 3 * share, reduce_scatter + 2 * all_gather, "3 G Psi (N-1)/N"}};
 }
 

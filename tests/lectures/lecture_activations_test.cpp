@@ -20,6 +20,9 @@ TEST_CASE("the lecture on activations shows taught figures beside those of the a
   CHECK_THAT(words, ContainsSubstring("\nselective recomputation 34 sbh 1.337 128.3 82.14 32 sbh 1.258 120.8 77.31\n"));
   CHECK_THAT(words, ContainsSubstring("\nfull recomputation 2 sbh 0.07864 7.55 4.832 2 sbh 0.07864 7.55 4.832\n"));
   CHECK_THAT(words, ContainsSubstring("\ngpt3-175b 30%~40% 33.33 22.22 22.37 22.30 2-5 % 0.23 0.23\n"));
+  CHECK_THAT(words, ContainsSubstring("of the other texts of a block of the\n"));
+  CHECK_THAT(words, ContainsSubstring("\n8 tensor ranks, each * (10 + 24/t) sbh + 5 abss/t "));
+  CHECK_THAT(words, ContainsSubstring("\nsame, sequence parallel * 34 sbh/t + 5 abss/t "));
   CHECK_THAT(words, ContainsSubstring("nobody\nreads the last product's result again"));
   CHECK(test::longest_line(text) <= 132);
 }

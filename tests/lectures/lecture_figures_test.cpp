@@ -65,12 +65,14 @@ TEST_CASE("exact limits are given of ways that the program has", "[figures]") {
   std::string const words = test::without_widths(capability_text());
   // 32 GB / 16 bytes; 3.2 M tokens / 2048 = 1562.5 samples; 2 B x 1562
   require_lines(words, {"DP 1.2 > 1000 Very Good Great 2.0 1562 ", "ZeRO > 1000 > 1000 Very Good Great 3124.0 1562 "});
-  // 96 heads, 96 layers and 2: 2 B x 96, x 98, x 96 x 98; x 1562 data ranks
-  require_lines(words, {"MP 20 16 Good Needs Model Rewrite 192.0 96 t divides the heads\n",
-                        "MP + DP 20 > 1000 Good Needs Model Rewrite 192.0 149952 ",
-                        "PP 100 128 Very Good Needs Model Rewrite 196.0 98 p <= L + 2\n",
-                        "PP + DP 100 > 1000 Very Good Needs Model Rewrite 196.0 153076 ",
-                        "MP + PP + DP > 1000 > 1000 Very Good Needs Significant Model Rewrite 18816.0 14695296 "});
+  // h is as large as the largest rank of 2 B allows. MP: 12 h^2 + 3157 h, as of 96 heads each rank has one, h = 12779;
+  // PP: a block alone, 12 h^2 + 13 h, h = 12909; both: 12 h^2 / 96 + 6 h, h = 126466. Models of 96 blocks of
+  // 12 h^2 + 13 h and 52307 h of tables; x 1562 data ranks
+  require_lines(words, {"MP 20 16 Good Needs Model Rewrite 188.8 96 t divides the heads\n",
+                        "MP + DP 20 > 1000 Good Needs Model Rewrite 188.8 149952 ",
+                        "PP 100 128 Very Good Needs Model Rewrite 192.7 98 p <= L + 2\n",
+                        "PP + DP 100 > 1000 Very Good Needs Model Rewrite 192.7 153076 ",
+                        "MP + PP + DP > 1000 > 1000 Very Good Needs Significant Model Rewrite 18431.5 14695296 "});
 }
 
 TEST_CASE("memory under ZeRO is the published one, with the limits of many devices", "[figures]") {
@@ -92,9 +94,9 @@ TEST_CASE("the largest models under ZeRO are the measured ones", "[figures]") {
 }
 
 TEST_CASE("the volume of stage 1 by all-reduce is not taught", "[figures]") {
-  require_lines(zero_text(),
-                {"data parallel, all-reduce 1 2 Psi (N-1)/N ", "stage 1 1 2 Psi (N-1)/N ",
-                 "stage 1, all-reduce - 3 Psi (N-1)/N ", "stage 2 1 2 Psi (N-1)/N ", "stage 3 1.5 3 Psi (N-1)/N "});
+  require_lines(zero_text(), {"data parallel, all-reduce 1 2 Psi (N-1)/N ", "stage 1 1 2 Psi (N-1)/N ",
+                              "stage 1, all-reduce - 3 Psi (N-1)/N ", "stage 2 1 2 Psi (N-1)/N ",
+                              "stage 2, all-reduce - 3 Psi (N-1)/N ", "stage 3 1.5 3 Psi (N-1)/N "});
 }
 
 TEST_CASE("stage 3 by broadcast is set against all-gather", "[figures]") {
@@ -129,7 +131,7 @@ TEST_CASE("alpha-beta costs of ring and Rabenseifner are the taught ones, withou
 TEST_CASE("rounds and bytes per rank are the taught ones", "[figures]") {
   require_lines(collectives_text(),
                 {"ring 14 14 14 2 S (N-1)/N 1835008 2 S (N-1)/N 1835008 1835008",
-                 "ring, rounded - 14 14 2 M 2097152 2 S (N-1)/N 1835008 1835008",
+                 "ring, 2 M each - 14 14 2 M 2097152 2 S (N-1)/N 1835008 1835008",
                  "ring of whole data 7 7 7 (N-1) S 7340032 (N-1) S 7340032 7340032",
                  "tree 6 6 6 - - lg N S 3145728 3145728", "butterfly 3 3 3 S lg N 3145728 S lg N 3145728 3145728",
                  "rabenseifner 6 6 6 2 S (N-1)/N 1835008 2 S (N-1)/N 1835008 1835008"});
@@ -162,6 +164,27 @@ TEST_CASE("the state of GPT-3 is the taught one, with activations beside it", "[
   require_lines(models_text(), {"34 sbh + 5 abss, as taught 275.4 430.3", "34 sbh, selective recomputation 82.14 128.3",
                                 "2 sbh, full recomputation 4.832 7.55"});
   require_notes(models_text(), {"depending on batch size", "Buffer and Fragmentation"});
+}
+
+TEST_CASE("what is taught of powers of two is not said of others", "[figures]") {
+  // 6 ranks, 3 steps of 16 bytes each: 2 S lg 6 = 4962.8 is not what the busiest rank has, 2 S x 3 is
+  std::string const of_six = collectives_text(6, 960);
+  require_lines(of_six, {"tree 4963 5760 5760 3200\n"});
+  require_notes(of_six, {"busiest rank's for N = 2^k", "2 S ceil(lg N)"});
+  require_notes(of_six, {"Table 5, Rabenseifner round by round, is left out", "6 is no power of two"});
+  CHECK_THAT(of_six, !ContainsSubstring("\n5. "));
+  CHECK_THAT(collectives_text(), ContainsSubstring("\n5. "));
+}
+
+TEST_CASE("small times have digits, and only the quickest ones are marked", "[figures]") {
+  std::string const text = test::without_widths(collectives_text(6, 960));
+  // 24 bytes at 10 GB/s are 2.4 ns; a ring's ten messages of 4 bytes take 4 ns, a butterfly's four of 24 take 9.6
+  require_lines(text, {"ring 2 M / B 0.0048 *0.004 ", "butterfly - - 0.0096 "});
+}
+
+TEST_CASE("exact totals differ between a dedicated server and others", "[figures]") {
+  require_notes(collectives_text(),
+                {"As taught server, ring and tree have the same total", "a dedicated server has 2 S more"});
 }
 
 TEST_CASE("slips of the lectures are named beside the tables that they belong to", "[figures]") {

@@ -30,6 +30,9 @@ TEST_CASE("the lecture on pipelines draws the grids of the slides and counts the
   CHECK_THAT(words, ContainsSubstring("\ngpipe 3 1 (p-1)/(m+p-1) 40.0 % 40.0 % (p-1)/m 0.6667 0.6667\n"));
   CHECK_THAT(words, ContainsSubstring("\n1f1b 3 1 3 2 1 3 2 1 12 12 6 6\n"));
   CHECK_THAT(words, ContainsSubstring("\ninterleaved 3 2 6 6 4 6 6 4 30 30 10 10\n"));
+  std::string const waiting = text.substr(text.find("\n2. "), text.find("\n3. ") - text.find("\n2. "));
+  CHECK_THAT(waiting, ContainsSubstring("formulas of papers, not taught"));
+  CHECK_THAT(waiting, !ContainsSubstring("as taught"));
   for (char const* note : {"Only 1 GPU works each moment", "+Data Parallel", "leaves out its middle",
                            "leave out this memory and the messages"})
     CHECK_THAT(text, ContainsSubstring(note));

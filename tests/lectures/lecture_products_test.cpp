@@ -80,6 +80,16 @@ TEST_CASE("the lecture on products prints what it compares, and limits ranks", "
         "\n3-D, best box 4 x 4 x 4 9 9 2359296 2359296 1.00 ", "\n64 0.984 0.219 0.250 0.375 0.141 0.141\n",
         "\n64 16 4 3.000 3.000 least\n", "\n4 4 1 6.000 6.000 Megatron-LM least\n"})
     CHECK_THAT(words, ContainsSubstring(line));
+  // each formula once, and what is rounded is said
+  CHECK_THAT(words, ContainsSubstring("\nbox, 1-D or 3-D x+y+z-3 "));
+  CHECK(words.find("x+y+z-3") == words.rfind("x+y+z-3"));
+  CHECK_THAT(words, !ContainsSubstring("rounded up"));
+  std::string const of_seven = test::without_widths(lecture_products_text(compare_taught_products(7)));
+  for (char const* const kind :
+       {"\nbox, 1-D or 3-D x+y+z-3 ", "\n2-D, SUMMA 2(q-1) ", "\n2-D, Cannon 2q ", "\n2.5-D 2lg c + "})
+    CHECK_THAT(of_seven, ContainsSubstring(kind)); // also those that 7 ranks do not have
+  CHECK_THAT(of_seven, ContainsSubstring("m = 4102, n = 4102, k = 4102 on 7 ranks"));
+  CHECK_THAT(of_seven, ContainsSubstring("\n4096, 4096 and 4096 are rounded up to multiples of 7,"));
   for (TaughtProduct const& product : compare_taught_products(6).products) // neither a square nor layers of squares
     CHECK(product.rows.size() == 4);
   CHECK_THROWS_AS(compare_taught_products(0), InputError);

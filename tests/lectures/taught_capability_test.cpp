@@ -8,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace trainstone;
 using Catch::Matchers::WithinRel;
@@ -23,7 +24,20 @@ DegreeRow const& row_of(TaughtCapability const& lecture, std::string_view name) 
 
 } // namespace
 
-TEST_CASE("the largest models are 2 B on every card, times the ranks that share the state", "[lecture]") {
+namespace {
+
+/// 2 B parameters on the largest rank: of h^2 and h, a stage has `squares` and `lines`. The positive root, rounded
+/// down.
+double widest(double squares, double lines) {
+  return std::floor((std::sqrt(lines * lines + 4 * squares * 2e9) - lines) / (2 * squares));
+}
+
+/// All of it, whatever the split is.
+double parameters_of(double width) { return 96 * (12 * width * width + 13 * width) + (50257 + 2048 + 2) * width; }
+
+} // namespace
+
+TEST_CASE("the largest models fill the largest rank with 2 B parameters", "[lecture]") {
   TaughtCapability const lecture = compare_taught_capability();
   REQUIRE(lecture.methods.size() == 7);
   constexpr std::int64_t samples = 1562; // whole ones of 3.2 M tokens in sequences of 2048
@@ -38,8 +52,22 @@ TEST_CASE("the largest models are 2 B on every card, times the ranks that share 
       continue;
     }
     CHECK(row.degree == parts * (has_replicas ? samples : 1));
-    CHECK_THAT(row.exact, WithinRel(2e9 * static_cast<double>(parts), 1e-15));
+    double width = widest(96 * 12, 96 * 13 + 50257 + 2048 + 2);
+    // a tensor rank has 96th parts of blocks, but for 6 h of each, and 524 of 50257 rows
+    if (has_tensor) width = widest(12, 7 + 96 * 6 + 524 + 2048 + 2);
+    // 98 stages: a block, its tables lie elsewhere
+    if (has_stages) width = widest(12, 13);
+    if (has_tensor && has_stages) width = widest(12.0 / 96, 7.0 / 96 + 6);
+    // only DP's model is bounded by the whole one's 2 B
+    CHECK_THAT(row.exact, WithinRel(row.method == "DP" ? 2e9 : parameters_of(width), 1e-15));
   }
+  auto const exact = [&](char const* method) {
+    return std::ranges::find(lecture.methods, method, &CapabilityRow::method)->exact;
+  };
+  // 96 cards of blocks, and tables beside them: never 98 cards
+  CHECK(exact("PP") > 96 * 1.999e9);
+  CHECK(exact("PP") < 96 * 2e9 + 52307 * 12911.0);
+  CHECK(exact("MP + PP + DP") < 96 * 96 * 2e9 + 52307 * 126500.0);
 }
 
 TEST_CASE("one rank of one stage holds the whole model, others their share and what is not shared", "[lecture]") {

@@ -74,7 +74,8 @@ class Lecture(unittest.TestCase):
             self.assertEqual(words[0], words[2])
 
     def test_each_lecture_prints_its_tables_without_a_deck(self):
-        for lecture, words in {"zero": ["as taught", "7500001280", "is stage 2's formula"],
+        words_of = {"collectives": ["as taught", "2 N M", "has 2 S more", "Rabenseifner round by round"],
+                               "zero": ["as taught", "7500001280", "is stage 2's formula"],
                                "models": ["gpt3-175b", "174604259328", "as taught"],
                                "capability": ["as taught", "t divides the heads"],
                                "optimizer": ["as taught", "adam, adamw"],
@@ -83,11 +84,14 @@ class Lecture(unittest.TestCase):
                                "matmul": ["as taught", "0.141", "3.000", "Megatron-LM"],
                                "servers": ["as taught", "838.86 us", "1677.72 us", "332211...123", "asynchronous"],
                                "pipeline": ["as taught", "6 of 9 ", "6 of 12 ", "6 of 15 ", "interleaved"],
-                               "activations": ["as taught", "430.3", "241.6", "30%~40%"]}.items():
+                               "activations": ["as taught", "430.3", "241.6", "30%~40%"]}
+        self.assertEqual(sorted(words_of), sorted(lecture_names()))
+        futures = {lecture: start("estimate", "--lecture", lecture) for lecture in words_of}
+        for lecture, future in futures.items():
             with self.subTest(lecture=lecture):
-                outcome = run("estimate", "--lecture", lecture)
+                outcome = future.result()
                 self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
-                for word in words:
+                for word in words_of[lecture]:
                     self.assertIn(word, outcome.out)
 
 
@@ -95,6 +99,22 @@ def lecture_names():
     """As the program lists them where it refuses another name."""
     outcome = run("estimate", "--lecture", "?")
     return re.search(r"there are: (.+)", outcome.err)[1].split(", ")
+
+
+def options_of_lectures():
+    """Options that change a lecture's shape, and the names of the lectures that take them."""
+    sets = [("--ranks", 6), ("--ranks", 7), ("--ranks", 128), ("--stages", 2), ("--stages", 5, "--micro-batches", 1),
+            ("--stages", 64, "--micro-batches", 64), ("--micro-batches", 20), ("--machine", "peaks.json"), ("--size", "8MiB")]
+    names = lecture_names()
+    takers = {flag: [name for name in names if not refuses(name, flag)] for flag in {flag for one in sets for flag in one[::2]}}
+    return {options: takers[options[0]] for options in sets}
+
+
+def refuses(name, flag):
+    """Whether the lecture has none of these."""
+    values = {"--machine": "no-such-file", "--size": "8MiB", "--ranks": 8, "--stages": 3, "--micro-batches": 2}
+    outcome = run("estimate", "--lecture", name, flag, values[flag])
+    return outcome.code == 64 and re.search("has none|belongs? to --lecture", outcome.err) is not None
 
 
 class AllLectures(unittest.TestCase):
@@ -109,21 +129,38 @@ class AllLectures(unittest.TestCase):
             self.assertRegex(body, r"\btaught\b")
         self.assertGreaterEqual(len(body.splitlines()), 3, "a head and rows")
 
+    def check_lecture(self, name, outcome):
+        with self.subTest(lecture=name):
+            self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
+            self.assertIn("as taught", outcome.out)
+            self.assertLessEqual(max(map(len, outcome.out.splitlines())), 138)
+            self.assertNotRegex(outcome.out, r"[-+]0\.0+ %|\bnan\b|\binf\b")
+        tables = re.split(r"(?m)^(?=\d[a-z]?\. )", outcome.out)[1:]
+        self.assertGreater(len(tables), 0, name)
+        for table in tables:
+            with self.subTest(lecture=name, table=table.partition("\n")[0]):
+                self.check_table(table)
+
     def test_each_has_tables_of_what_is_taught_beside_what_is_exact(self):
         names = lecture_names()
         self.assertEqual(len(names), len({*names}))
         futures = {name: start("estimate", "--lecture", name) for name in names}
         for name, future in futures.items():
+            self.check_lecture(name, future.result())
+
+    def test_each_has_tables_with_whatever_options_it_takes(self):
+        takers = options_of_lectures()
+        self.assertEqual(takers["--ranks", 6], ["collectives", "zero", "matmul"])
+        self.assertEqual(takers["--machine", "peaks.json"], ["collectives", "zero"])
+        self.assertEqual(takers["--stages", 2], ["pipeline"])
+        futures = {(name, *options): start("estimate", "--lecture", name, *options, prepare=write_machine)
+                   for options, names in takers.items() for name in names}
+        for options, future in futures.items():
             outcome = future.result()
-            with self.subTest(lecture=name):
-                self.assertEqual((outcome.code, outcome.err, outcome.left), (0, "", []), outcome)
-                self.assertIn("as taught", outcome.out)
-                self.assertLessEqual(max(map(len, outcome.out.splitlines())), 138)
-            tables = re.split(r"(?m)^(?=\d[a-z]?\. )", outcome.out)[1:]
-            self.assertGreater(len(tables), 0, name)
-            for table in tables:
-                with self.subTest(lecture=name, table=table.partition("\n")[0]):
-                    self.check_table(table)
+            outcome.left[:] = [one for one in outcome.left if one != "peaks.json"]
+            self.check_lecture(options, outcome)
+            if "--machine" in options:
+                self.assertNotIn("assumed", outcome.out, options)
 
     def test_help_and_messages_name_all_of_them(self):
         names = lecture_names()
@@ -172,7 +209,7 @@ class Simulation(unittest.TestCase):
         self.assertRegex(outcome.out, r"(?m)^all_reduce +1048576  ring .*~$")
 
     def test_65536_ranks_are_possible(self):
-        # 3 s; an algorithm that has lost its symmetry would take hours, which run() does not wait
+        # 20 s at most; an algorithm that has lost its symmetry would take hours, which run() does not wait
         outcome = run("commbench", "--simulate", "ranks=65536,nodes=8192", "-b", "1M", "-e", "64M", "-f", "64",
                       "--collectives", "all_reduce", "--algorithms",
                       "ring,tree,butterfly,rabenseifner,circulant,hierarchical")
@@ -204,6 +241,8 @@ class Refusals(RefusalTest):
             "stages for activations": (start("estimate", "--lecture", "activations", "--stages", 3),
                                        ["--stages", "--lecture pipeline"]),
             "micro-batches for a deck": (start("estimate", Deck().path, "--micro-batches", 3), ["--lecture pipeline"]),
+            "a machine where nothing is priced": (start("estimate", "--lecture", "zero", "--ranks", 65, "--machine", "peaks.json"),
+                                                  ["--machine", "up to 64 ranks", "--ranks is 65"]),
             "size for zero": (start("estimate", "--lecture", "zero", "--size", "8kB"), ["--lecture collectives"]),
             "one rank for zero": (start("estimate", "--lecture", "zero", "--ranks", 1), ["2 to 65536"]),
             "no machine file": (start(*lecture, "--machine", "peaks.json"),
