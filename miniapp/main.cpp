@@ -209,7 +209,8 @@ void describe_export_and_report(CLI::App& app, CommandLine& line) {
   CLI::App* const report =
       app.add_subcommand("report", "show results as Markdown, as one HTML page, and as SVG pictures");
   report
-      ->add_option("PATH", line.report.paths, "result.json, a folder with one, a file of commbench --json, or a study")
+      ->add_option("PATH", line.report.paths,
+                   "result.json, a folder with one, a file of commbench, matmul or --sweep --json, or a study")
       ->required();
   report->add_option("--out", line.report.output_folder, "folder to write into")->capture_default_str();
   report->add_option("--machine", line.report.machine_file,

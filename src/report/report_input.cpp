@@ -15,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char const* advice = "; report takes result.json of `trainstone run`, a folder with one, what `trainstone "
-                               "commbench --json` or `estimate --sweep --json` wrote, or the "
-                               "folder of a study";
+                               "commbench --json`, `matmul --json` or `estimate --sweep --json` wrote, or "
+                               "the folder of a study";
 
 std::optional<GoldenCurve> golden_of(std::string const& golden_file, ResultFile const& file) {
   if (golden_file.empty()) return std::nullopt;
@@ -55,8 +55,10 @@ private:
       m_input.commbench.push_back({unique(name), read_commbench(file)});
     } else if (kind == "sweep") {
       m_input.sweeps.push_back({unique(name), read_sweep(file)});
+    } else if (kind == "matmul") {
+      m_input.products.push_back({unique(name), read_product(file)});
     } else {
-      file.fail(fmt::format("no result: /kind is {}, must be \"run\", \"commbench\" or \"sweep\"",
+      file.fail(fmt::format("no result: /kind is {}, must be \"run\", \"commbench\", \"sweep\" or \"matmul\"",
                             kind.empty() ? "missing" : '"' + kind + '"'));
     }
   }

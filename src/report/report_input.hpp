@@ -6,6 +6,7 @@
 #include "report/step_comparison.hpp"
 #include "result/commbench_file.hpp"
 #include "result/golden.hpp"
+#include "result/product_file.hpp"
 #include "result/study_file.hpp"
 #include "result/sweep_file.hpp"
 
@@ -33,6 +34,11 @@ struct NamedSweep {
   SweepFile file;
 };
 
+struct NamedProduct {
+  std::string name;
+  ProductFile file;
+};
+
 /// The points of a study without their results, which are among `ReportInput::results`.
 struct ReportedStudy {
   std::string name;
@@ -46,10 +52,11 @@ struct ReportInput {
   std::vector<NamedCommbench> commbench;
   std::vector<ReportedStudy> studies;
   std::vector<NamedSweep> sweeps = {};
+  std::vector<NamedProduct> products = {};
 };
 
-/// Reads all paths: a result file, a folder with a result.json, a file of commbench or of a sweep, the folder of a
-/// study.
+/// Reads all paths: a result file, a folder with a result.json, a file of commbench, matmul or of a sweep, the
+/// folder of a study.
 /// \param[in] golden_file  of golden curves (inputs/golden/NAME.json), which results with such a curve are shown
 /// beside;
 ///                         empty: of a study's deck, if it is there

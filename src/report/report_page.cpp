@@ -5,6 +5,7 @@
 #include "core/plural.hpp"
 #include "report/commbench_section.hpp"
 #include "report/held_out_section.hpp"
+#include "report/product_section.hpp"
 #include "report/result_section.hpp"
 #include "report/scaling_section.hpp"
 #include "report/stop_section.hpp"
@@ -28,6 +29,7 @@ std::string contents(ReportInput const& input) {
   count(input.studies.size(), "study", "studies");
   count(input.results.size(), "result", "results");
   count(input.commbench.size(), "measurement of collectives", "measurements of collectives");
+  count(input.products.size(), "distributed product", "distributed products");
   count(input.sweeps.size(), "predicted sweep", "predicted sweeps");
   return text;
 }
@@ -46,6 +48,7 @@ Page report_page(ReportInput const& input, std::string const& version) {
   append(page, held_out_section(input.results));
   append(page, stop_section(input.results));
   for (NamedCommbench const& named : input.commbench) append(page, commbench_section(named));
+  for (NamedProduct const& named : input.products) append(page, product_section(named));
   for (NamedResult const& named : input.results) append(page, result_section(named));
   return page;
 }
