@@ -35,7 +35,7 @@ StepMachine machine_of(EstimateOptions const& options, DeckOnRanks const& asked,
     return read_step_machine(options.machine_file,
                              expected == 0 ? asked : asked.with({fmt::format("comm.expected_ranks={}", asked.ranks)}));
   } catch (InputError const&) {
-    std::vector<Way> const all = meshes(asked.deck().config.model, batch, asked.ranks);
+    std::vector<Way> const all = meshes(asked.deck().config, batch, asked.ranks);
     if (all.empty()) throw;
     return read_step_machine(options.machine_file, on_way(asked, asked.deck(), all.front(), batch));
   }
