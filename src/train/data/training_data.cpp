@@ -28,9 +28,9 @@ std::unique_ptr<TokenSource> open_training(RunConfig const& config, ScanTokens s
 
 TrainingData::TrainingData(RunConfig const& config, ScanTokens scan)
     : m_batch(config.batch),
-      m_held_out_batch(held_out_batch(config)),
       m_seed(static_cast<std::uint64_t>(config.data.seed)),
-      m_training(open_training(config, scan, m_xxhash)) {
+      m_training(open_training(config, scan, m_xxhash)),
+      m_held_out_batch(held_out_batch(config)) {
   Index const sequence = config.data.sequence;
   if (!config.data.validation_files.empty()) {
     std::uint64_t unused = 0;
