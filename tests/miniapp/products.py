@@ -1,9 +1,10 @@
-"""Distributed products: `matmul` on ranks, `explain matmul`, and what they refuse; no rates."""
+"""Distributed products: `matmul` on ranks, `explain matmul`, what they refuse, and reports; no rates."""
 import json
 import unittest
 
 from refusals import RefusalTest
-from support import run, start
+from report import Report
+from support import new_folder, run, start
 
 QUICK = ("--samples", "2")
 
@@ -102,3 +103,38 @@ class Refusals(RefusalTest):
             "an explanation of too many ranks": (start("explain", "matmul", "--grid", "5x5x5"), ["1 to 64 ranks"]),
             "root of a product": (start("explain", "matmul", "--root", 1), ["--root", "matmul has none"]),
         }.items())
+
+
+class Reports(unittest.TestCase):
+    def test_a_product_has_a_row_for_every_way(self):
+        file = run("matmul", 24, 32, 16, "--samples", 2, "--json", "mm.json", ranks=4).folder / "mm.json"
+        measured = json.loads(file.read_text())
+        report = Report(run("report", file, "--out", "report"))
+        self.assertIn("# Trainstone report: 1 distributed product\n", report.markdown)
+        self.assertIn("## Distributed product mm\n", report.markdown)
+        self.assertIn("C (24, 32) fp32 = A (24, 16) B (16, 32)", report.markdown)
+        self.assertIn("All elements are exact", report.markdown)
+        self.assertEqual({row["algorithm"] for row in measured["rows"]}, {"1d", "summa", "cannon", "3d"})
+        for row in measured["rows"]:
+            (cells,) = report.rows(row["algorithm"])
+            self.assertEqual(cells[1:3], [" x ".join(map(str, row["grid"])), str(row["counted"]["messages"])])
+            self.assertEqual(cells[3:6], [f"{amount:.0f} B" for amount in (
+                row["counted"]["sent_bytes"], row["bound_bytes"], row["counted"]["kept_bytes"])])
+            self.assertEqual(len(cells), 10)
+            self.assertEqual(cells[-1], f"{row['flops_per_second'] / 1e9:.2f} GFLOP/s")
+
+        # a wrong row has no time, and what is not as predicted is shown
+        measured["rows"][0] |= {"wrong": 3, "seconds": None, "predicted_seconds": None, "residual": None, "flops_per_second": None}
+        measured["rows"][1] |= {"predicted": {**measured["rows"][1]["predicted"], "messages": 99}}
+        (damaged := new_folder() / "mm.json").write_text(json.dumps({**measured, "status": "WRONG"}))
+        report = Report(run("report", damaged, "--out", "report"))
+        self.assertIn("Elements are wrong, or", report.markdown)
+        self.assertEqual([cell.strip("*") for cell in report.rows(measured["rows"][0]["algorithm"])[0][6:]], ["WRONG", "-", "-", "-"])
+        self.assertIn("predicted 99", report.rows(measured["rows"][1]["algorithm"])[0][2])
+        for change, words in (({"status": "RIGHT"}, ["/status"]), ({"rows": []}, ["/rows"]), ({"schema_version": 2}, ["schema_version"]),
+                              ({"header": {**measured["header"], "ranks": 5}}, ["/rows/0/grid", "5"])):
+            damaged.write_text(json.dumps({**measured, "status": "WRONG", **change}))
+            outcome = run("report", damaged)
+            self.assertEqual((outcome.code, outcome.out), (64, ""), outcome)
+            for word in words:
+                self.assertIn(word, outcome.err)
