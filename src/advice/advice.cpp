@@ -234,20 +234,22 @@ Search search_of(AdviceRequest const& request, StepMachine const* machine) {
   return {request, std::move(deck), batch, machine, topology};
 }
 
+/// Parameters with the kernels may need less memory than the slots to which they are gathered.
+bool saves_most(Way const& way) {
+  return way.recompute == Recompute::full && way.sequence == (way.tensor > 1) && way.optimizer == Residence::host;
+}
+
 /// Whether any way fits on so many ranks. What is on the host or in a file, any host holds.
 bool anything_fits(AdviceRequest const& request, WayBatch const& batch) {
   Search search = search_of(request, nullptr);
   search.batch = batch;
   search.plans_all = true;
-  for (Way const& mesh : meshes(search.deck.config, batch, request.asked.ranks)) {
-    Way way = mesh;
-    way.recompute = Recompute::full;
-    way.sequence = mesh.tensor > 1;
-    way.optimizer = way.parameters = Residence::host;
-    way.strategy = Strategy::zero, way.zero_stage = 3;
-    std::optional<std::uint64_t> least;
-    if (state_fits(search, way) && plan_way(search, way, least)) return true;
-  }
+  for (Way const& mesh : meshes(search.deck.config, batch, request.asked.ranks))
+    for (Way const& way : with_strategies(mesh))
+      for (Way const& saving : with_savings(way, search.deck.config)) {
+        std::optional<std::uint64_t> least;
+        if (saves_most(saving) && state_fits(search, saving) && plan_way(search, saving, least)) return true;
+      }
   return false;
 }
 

@@ -78,8 +78,8 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
     if (way.chunks > 1 || asked.pipeline_chunks > 1) set("parallel.pipeline_chunks", way.chunks);
   }
   change("parallel.strategy", to_string(way.strategy), to_string(asked.strategy));
-  if (way.zero_stage > 0) set("parallel.zero_stage", way.zero_stage);
-  if (way.shard_group > 0) set("parallel.shard_group", way.shard_group);
+  change("parallel.zero_stage", way.zero_stage, asked.zero_stage);
+  change("parallel.shard_group", way.shard_group, asked.shard_group);
   change("parallel.sequence", way.sequence, asked.sequence);
   change("memory.recompute", to_string(way.recompute), to_string(deck.config.model_options.recompute_of(0)));
   change("memory.offload_optimizer", to_string(way.optimizer), to_string(asked.offload_optimizer));
