@@ -143,7 +143,7 @@ std::string lecture_zero_text(TaughtZero const& lecture, std::string const& mach
     return text + gathers_table(*lecture.gathers, lecture.ranks, machine) +
            units_table(*lecture.units, lecture.ranks, machine);
   return text + fmt::format("Tables 5, stage 3 by broadcast or by all-gather, and 6, with units of several blocks, are "
-                            "left out: all of their messages are simulated, which goes up to {} ranks.\n",
+                            "left out:\nall of their messages are simulated, which goes up to {} ranks.\n",
                             most_gather_ranks);
 }
 
