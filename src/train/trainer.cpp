@@ -44,10 +44,11 @@ Activations bind_all(RunConfig const& config, RunPlan const& plan, Allocation co
   Arena arena(memory.bytes()), exchanged = exchanges ? engine.exchanged_memory() : Arena();
   Activations all(config.model, plan.shape, arena, plan.storage().values, options_of(plan), plan.computed_stage(),
                   plan.activation_copies(), exchanges ? &exchanged : nullptr);
-  bool const has_more = held_out_activations(plan, config.model) > arena.used();
-  for (Arena const* const each : {&arena, &exchanged})
-    TRAINSTONE_REQUIRE(each->used() == each->capacity() || has_more, "{} of {} planned bytes of activations are used",
-                       each->used(), each->capacity());
+  auto const require_used = [](Arena const& used, std::uint64_t planned) {
+    TRAINSTONE_REQUIRE(used.used() == planned, "{} of {} planned bytes of activations are used", used.used(), planned);
+  };
+  require_used(arena, training_activations(plan, config.model));
+  require_used(exchanged, exchanged.capacity());
   return all;
 }
 

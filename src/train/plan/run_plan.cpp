@@ -103,13 +103,6 @@ namespace {
 
 enum class ActivationItems { each, sum };
 
-std::uint64_t activation_sum(RunPlan const& plan, GptConfig const& model) {
-  std::uint64_t const training =
-      activation_bytes(model, plan.shape, plan.storage().values, plan.parallel.parts.options(), plan.computed_stage(),
-                       plan.activation_copies(), plan.parallel.tensor.own_activations());
-  return std::max(training, held_out_activations(plan, model));
-}
-
 RunPlan plan_allocations(ResolvedRun const& run, Rank rank, ActivationItems activations) {
   RunConfig const& config = run.config;
   MicroBatchShape const shape = run.shape();
@@ -129,7 +122,9 @@ RunPlan plan_allocations(ResolvedRun const& run, Rank rank, ActivationItems acti
   if (activations == ActivationItems::each)
     add_items(plan, MemoryCategory::activations, planned_activations(plan, config.model));
   else
-    plan.memory.push_back({MemoryCategory::activations, "activations", activation_sum(plan, config.model)});
+    plan.memory.push_back(
+        {MemoryCategory::activations, "activations",
+         std::max(training_activations(plan, config.model), held_out_activations(plan, config.model))});
   plan.memory.push_back({MemoryCategory::buffers, "GEMM scratch", gemm_scratch(plan, config.model)});
   add_items(plan, MemoryCategory::buffers, buffer_plan(plan));
   std::vector<PlannedTensor> const pinned = engine_pinned_buffers(plan.parallel);
@@ -187,6 +182,11 @@ GptOptions RunPlan::held_out_options() const {
   GptOptions options = parallel.parts.options();
   options.recompute = {Recompute::full};
   return options;
+}
+
+std::uint64_t training_activations(RunPlan const& plan, GptConfig const& model) {
+  return activation_bytes(model, plan.shape, plan.storage().values, plan.parallel.parts.options(),
+                          plan.computed_stage(), plan.activation_copies(), plan.parallel.tensor.own_activations());
 }
 
 std::uint64_t held_out_activations(RunPlan const& plan, GptConfig const& model) {

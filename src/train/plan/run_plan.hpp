@@ -114,6 +114,8 @@ RunPlan plan_run(RunConfig const& config, Rank rank, Rank ranks);
 
 /// Bytes that providers of products need.
 std::uint64_t gemm_scratch(RunPlan const& plan, GptConfig const& model);
+/// Bytes of the activations of a step.
+std::uint64_t training_activations(RunPlan const& plan, GptConfig const& model);
 /// Of the activations of a validation, if they are not those of the training; else 0.
 std::uint64_t held_out_activations(RunPlan const& plan, GptConfig const& model);
 /// The activations of the model, and what a validation needs more.
