@@ -68,7 +68,7 @@ void fill_in_grid(Deck& deck) {
   }
   auto const imply = [&](char const* name, DeckValue const& value) {
     Origin const& now = deck.origins.at(name);
-    if (now.kind < origin.kind) apply(deck, {find_key(name), value, {Origin::Kind::derived, 0, {}}});
+    if (now.kind < origin.kind) apply(deck, {find_key(name), value, {Origin::Kind::derived, 0, grid_key.name}});
   };
   std::int64_t const x = deck.config.parallel.tensor_grid[0], z = deck.config.parallel.tensor_grid[2];
   imply("parallel.tensor", x);
@@ -94,7 +94,7 @@ void fill_in(Deck& deck) {
     }
   }
   if (deck.config.data.sequence == 0) {
-    apply(deck, {find_key("data.sequence"), deck.config.model.context, {Origin::Kind::derived, 0, {}}});
+    apply(deck, {find_key("data.sequence"), deck.config.model.context, {Origin::Kind::derived, 0, "model.context"}});
   }
 }
 
@@ -293,7 +293,12 @@ MeasuredWindow measured_window(Deck const& deck, std::int64_t steps, std::int64_
 }
 
 void fail_at(Deck const& deck, std::string const& key, std::string const& message) {
-  throw InputError(fmt::format("{}: {}", Impl::place(deck.origins.at(key), deck.path), message));
+  Origin const& origin = deck.origins.at(key);
+  if (origin.kind != Origin::Kind::derived)
+    throw InputError(fmt::format("{}: {}", Impl::place(origin, deck.path), message));
+  std::string const& source = origin.text;
+  throw InputError(fmt::format("{}: {} ({} follows from {})", Impl::place(deck.origins.at(source), deck.path), message,
+                               key, source));
 }
 
 } // namespace trainstone

@@ -3,8 +3,7 @@
 // Decks: the user's TOML file, TRAINSTONE_SET and --set, read strictly into a RunConfig. Owns reading, precedence
 // (defaults < class < preset < deck < TRAINSTONE_SET < --set), the checks between keys, the place every value came
 // from, the resolved text and its hashes. Every error is an InputError that names file and line (or the override) and
-// what would be right. The keys are rows of deck/training_keys.cpp, memory_keys.cpp and machine_keys.cpp. Does not open
-// data or model files.
+// what would be right. The keys are rows of files that key_sections.hpp names. Does not open data or model files.
 
 #include "deck/deck_value.hpp"
 #include "train/plan/run_config.hpp"
@@ -32,7 +31,7 @@ struct Origin {
   enum class Kind { standard, benchmark_class, preset, deck, environment, command_line, derived };
   Kind kind = Kind::standard;
   int line = 0;     ///< of the deck
-  std::string text; ///< of the override, or the name of the class or preset
+  std::string text; ///< of the override, or the name of the class, the preset, or the key that a value follows from
 };
 
 /// "default", "class tiny", "preset gpt2", "deck:12", "environment", "command line" or "derived".

@@ -1,7 +1,7 @@
 #pragma once
 
-// How the table of keys (training_keys.cpp, memory_keys.cpp, machine_keys.cpp) writes a key: by the field of the
-// configuration that it fills. The type of a key is that of its field.
+// How the table of keys (key_sections.hpp) writes a key: by the field of the configuration that it fills. The type of a
+// key is that of its field.
 
 #include "deck/key.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// The table of keys in three parts, each in the order in which `--help-deck` lists it (schema.hpp has the whole table).
+// The table of keys in parts, each in the order in which `--help-deck` lists it, and in a file of its name
+// (training_keys.cpp, ...). schema.hpp has the whole table.
 
 #include "deck/key.hpp"
 
@@ -10,7 +11,7 @@ namespace trainstone::Impl {
 
 /// What is trained, and how it is shared out: class, model, data, batch, precision, optimizer, parallel.
 std::vector<Key> training_keys();
-/// Of these, data.
+/// A part of training_keys().
 std::vector<Key> data_keys();
 /// What lies where in memory and in files, and what is computed again.
 std::vector<Key> memory_keys();

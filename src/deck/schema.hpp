@@ -1,7 +1,7 @@
 #pragma once
 
-// The keys of a deck: one table, whose rows are in training_keys.cpp, memory_keys.cpp and machine_keys.cpp. Adding a
-// key is adding a row. Knows nothing of TOML.
+// The keys of a deck: one table, whose rows are in the files that key_sections.hpp names. Adding a key is adding a row.
+// Knows nothing of TOML.
 
 #include "deck/key.hpp"
 

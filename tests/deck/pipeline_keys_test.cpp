@@ -178,6 +178,9 @@ TEST_CASE("a grid of tensor ranks fills its keys in, and the stronger of it and 
   CHECK_THAT(error_on(4, {"parallel.tensor_grid=[1, 1.5, 1]"}), ContainsSubstring("must be whole numbers"));
   CHECK_THAT(error_on(4, {"parallel.tensor_grid=[2, 2, 1]", "parallel.tensor=4"}),
              ContainsSubstring("parallel.tensor = 4 contradicts parallel.tensor_grid = [2, 2, 1]"));
+  CHECK_THAT(error_on(4, {"parallel.tensor_grid=[3, 1, 1]", "model.heads=3", "model.channels=6"}),
+             StartsWith("--set parallel.tensor_grid=[3, 1, 1]: parallel.tensor = 3 does not divide the 4 ranks") &&
+                 EndsWith("(parallel.tensor follows from parallel.tensor_grid)"));
 }
 
 TEST_CASE("tensor ranks that do not fit the ranks or the model are refused with legal values", "[deck]") {
