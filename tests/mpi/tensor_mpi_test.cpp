@@ -78,8 +78,9 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
   if (!ordered) algorithms.insert(algorithms.end(), {"tree", "whole_ring"});
   Positions const more = again == Recompute::full ? Positions::kept : Positions::shared;
   std::size_t number = static_cast<std::size_t>(recipe) + (again == Recompute::full ? 2 : 0); // others in each case
+  std::size_t turn = static_cast<std::size_t>(recipe) + (again == Recompute::full ? 1 : 0);
   for (Shape const& shape : shapes_of(world.size(), 24, {Positions::on_all, more}))
-    for (ParallelConfig const& strategy : strategies(shape.data)) {
+    for (ParallelConfig const& strategy : strategies_in_turns(world.size(), shape.data, turn++)) {
       RunConfig config = tensor_config(shape, 2);
       set_strategy(config, strategy);
       config.parallel.tensor_row_chunks = number % 3 == 0 ? 2 : 1; // of two samples
@@ -130,8 +131,9 @@ TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mp
     expected = train(*one, {.tensor = 1, .data = 1, .stages = 1, .row_chunks = row_chunks}, {});
   expected = all_gather_values(world, expected).front();
   Positions const more = row_chunks == 1 ? Positions::shared : Positions::kept;
+  std::size_t turn = static_cast<std::size_t>(recipe) + static_cast<std::size_t>(row_chunks);
   for (Shape const& shape : shapes_of(world.size(), slices, {Positions::on_all, more}))
-    for (ParallelConfig const& strategy : strategies(shape.data)) {
+    for (ParallelConfig const& strategy : strategies_in_turns(world.size(), shape.data, turn++)) {
       INFO(words_of(shape) << ", stage " << strategy.zero_stage << " of ZeRO");
       Shape in_chunks = shape;
       in_chunks.row_chunks = row_chunks;

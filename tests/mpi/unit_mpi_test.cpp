@@ -28,13 +28,18 @@ std::uint64_t trained_hash(Communicator& world, RunConfig const& config) {
   return parameter_hash(run.exec, run.trainer.engine());
 }
 
-/// All that share the state out. With owners, these have other blocks then: the same bits are a matter of ordered sums.
+/// All that share the state out. With owners, these have other blocks then, and the algorithm that adds more than two
+/// replicas up goes by the size of a unit: there the same bits are a matter of ordered sums.
 std::vector<ParallelConfig> sharing(Rank ranks) {
+  bool const may_order = std::has_single_bit(static_cast<unsigned>(ranks));
   std::vector<ParallelConfig> all;
-  for (ParallelConfig const& one : strategies(ranks))
-    if (one.strategy != Strategy::ddp) all.push_back(one);
+  for (ParallelConfig one : strategies(ranks)) {
+    bool const depends = one.strategy == Strategy::hsdp && ranks / one.shard_group > 2;
+    if (depends && may_order) one.reduction = ReductionMode::ordered;
+    if (one.strategy != Strategy::ddp && (!depends || may_order)) all.push_back(one);
+  }
   for (Index const stage : {1, 3})
-    if (std::has_single_bit(static_cast<unsigned>(ranks)))
+    if (may_order)
       all.push_back({.strategy = Strategy::zero,
                      .zero_stage = stage,
                      .partition = StatePartition::inter_layer,

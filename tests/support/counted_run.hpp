@@ -48,6 +48,16 @@ inline std::vector<ParallelConfig> strategies(Rank data) {
   return all;
 }
 
+/// All of `strategies` on up to 4 ranks. On more, which take turns on the cores, half of them: of two numbers that
+/// follow each other one has the first half, the other one the rest.
+inline std::vector<ParallelConfig> strategies_in_turns(Rank ranks, Rank data, std::size_t number) {
+  std::vector<ParallelConfig> const all = strategies(data);
+  if (ranks <= 4) return all;
+  std::vector<ParallelConfig> half;
+  for (std::size_t i = number % 2; i < all.size(); i += 2) half.push_back(all[i]);
+  return half;
+}
+
 /// The configuration with a strategy of `strategies`, on the same stages and tensor ranks.
 inline void set_strategy(RunConfig& config, ParallelConfig const& strategy) {
   config.parallel.strategy = strategy.strategy;
