@@ -251,21 +251,25 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
   return activation_plan(config, shape, storage, options, ModelStage::whole(config));
 }
 
-bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values) {
+ExchangedActivations::ExchangedActivations(GptOptions const& options, Storage values) {
+  for (SliceExchange const exchange : slice_exchanges)
+    if (happens(exchange, options)) m_exchanged.push_back(exchanged_activation(exchange, options, values));
+}
+
+bool ExchangedActivations::has(ActivationSet set, PlacedActivation const& placed) const {
   if (set == ActivationSet::all) return true;
-  bool const exchanged = std::ranges::any_of(slice_exchanges, [&](SliceExchange exchange) {
-    return happens(exchange, options) && placed == exchanged_activation(exchange, options, values);
-  });
-  return exchanged == (set == ActivationSet::exchanged);
+  bool const is_exchanged = std::ranges::find(m_exchanged, placed) != m_exchanged.end();
+  return is_exchanged == (set == ActivationSet::exchanged);
 }
 
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape, Storage storage,
                                            GptOptions const& options, ModelStage const& stage,
                                            ActivationCopies const& copies, ActivationSet set) {
   ActivationPlaces const places(stage, options, copies);
+  ExchangedActivations const exchanged(options, storage);
   std::vector<PlannedTensor> plan;
   for (PlacedActivation const& placed : places.all(storage))
-    if (is_in(set, placed, options, storage))
+    if (exchanged.has(set, placed))
       plan.push_back(planned_activation(places.name(placed), placed.what, storage_of(placed.what, options, storage),
                                         extents_of(placed.what, config, shape, options).elements()));
   return plan;
@@ -275,17 +279,25 @@ std::uint64_t activation_bytes(GptConfig const& config, MicroBatchShape shape, S
                                GptOptions const& options, ModelStage const& stage, ActivationCopies const& copies,
                                ActivationSet set) {
   std::array<std::optional<std::uint64_t>, activation_kinds> known; // of one of each kind
-  std::uint64_t sum = 0;
-  for (PlacedActivation const& placed : ActivationPlaces(stage, options, copies).all(storage)) {
-    if (!is_in(set, placed, options, storage)) continue;
-    std::optional<std::uint64_t>& bytes = known[static_cast<std::size_t>(placed.what)];
-    if (!bytes)
-      bytes = planned_activation("", placed.what, storage_of(placed.what, options, storage),
-                                 extents_of(placed.what, config, shape, options).elements())
-                  .bytes;
-    sum += *bytes;
-  }
-  return sum;
+  ExchangedActivations const exchanged(options, storage);
+  auto const with_slots = [&](Index slots) {
+    ActivationCopies some = copies;
+    some.slots = slots;
+    std::uint64_t sum = 0;
+    for (PlacedActivation const& placed : ActivationPlaces(stage, options, some).all(storage)) {
+      if (!exchanged.has(set, placed)) continue;
+      std::optional<std::uint64_t>& bytes = known[static_cast<std::size_t>(placed.what)];
+      if (!bytes)
+        bytes = planned_activation("", placed.what, storage_of(placed.what, options, storage),
+                                   extents_of(placed.what, config, shape, options).elements())
+                    .bytes;
+      sum += *bytes;
+    }
+    return sum;
+  };
+  if (copies.slots <= 2) return with_slots(copies.slots);
+  std::uint64_t const one = with_slots(1), two = with_slots(2); // all further slots are like the second one
+  return one + static_cast<std::uint64_t>(copies.slots - 1) * (two - one);
 }
 
 } // namespace trainstone

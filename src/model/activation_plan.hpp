@@ -233,8 +233,17 @@ private:
 /// share the memory; all others.
 enum class ActivationSet { all, exchanged, own };
 
-/// Whether it is one of those. \param[in] values  the type of parameters
-bool is_in(ActivationSet set, PlacedActivation const& placed, GptOptions const& options, Storage values);
+/// Knows which activations are exchanged.
+class ExchangedActivations {
+public:
+  /// \param[in] values  the type of parameters
+  ExchangedActivations(GptOptions const& options, Storage values);
+  /// Whether the activation is one of the set.
+  bool has(ActivationSet set, PlacedActivation const& placed) const;
+
+private:
+  std::vector<PlacedActivation> m_exchanged;
+};
 
 /// The activation plan: every tensor with its bytes, in arena order.
 std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchShape shape,

@@ -30,8 +30,9 @@ Activations::Activations(GptConfig const& config, MicroBatchShape shape, Arena& 
   Index matrices = 1;
   for (PlacedActivation const& placed : all) matrices = std::max(matrices, placed.number + 1);
   m_memory.resize(static_cast<std::size_t>(matrices * memory_copies() * memory_rows(config)));
+  ExchangedActivations const exchanges(options, storage);
   for (PlacedActivation const& placed : all) {
-    bool const apart = exchanged != nullptr && is_in(ActivationSet::exchanged, placed, options, storage);
+    bool const apart = exchanged != nullptr && exchanges.has(ActivationSet::exchanged, placed);
     m_memory[row_of(placed)][static_cast<std::size_t>(placed.what)] =
         take(apart ? *exchanged : arena, m_places.name(placed), placed.what, storage_of(placed.what, options, storage),
              extents(placed.what).elements());

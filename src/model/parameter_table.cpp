@@ -149,6 +149,7 @@ ParameterTable::ParameterTable(GptConfig const& config, std::int64_t ranks, Mode
   std::vector<Tensor> block_members;
   for (int kind = 0; kind < tensor_kinds; ++kind)
     if (is_per_block(static_cast<Tensor>(kind))) block_members.push_back(static_cast<Tensor>(kind));
+  m_tensors.reserve(static_cast<std::size_t>(slices.count()) * (4 + block_members.size() * blocks.size()));
   for (std::int64_t block = 0; block < config.layers; ++block) {
     bool const is_here = std::ranges::binary_search(m_stage.blocks, block);
     add_group({"block " + std::to_string(block), block_members, is_here}, block, ranks);
@@ -193,10 +194,12 @@ std::int64_t ParameterTable::unit_of(std::int64_t block) const {
 /// Initial values and places in the whole group follow the order of llm.c's files. Memory goes section by section.
 void ParameterTable::add_group(Members const& members, std::int64_t block, std::int64_t ranks) {
   std::vector<ParameterTensor> whole;
+  whole.reserve(members.tensors.size());
   std::int64_t whole_size = 0;
+  std::string const prefix = block < 0 ? "" : members.name + " ";
   for (Tensor const tensor : members.tensors) {
     auto const [rows, columns] = shape_of(tensor, m_config);
-    ParameterTensor entry{.name = (block < 0 ? "" : members.name + " ") + std::string(to_string(tensor)),
+    ParameterTensor entry{.name = members.is_here ? prefix + std::string(to_string(tensor)) : "",
                           .tensor = tensor,
                           .block = block,
                           .group = std::ssize(m_groups),

@@ -3,6 +3,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 namespace trainstone {
@@ -49,16 +50,37 @@ Topology::Topology(std::vector<int> node_of_rank) {
   m_tables = std::move(tables);
 }
 
-Topology Topology::of(std::vector<Rank> const& members) const {
-  std::vector<int> number_of_node(static_cast<std::size_t>(nodes()), -1), node_of_member;
+namespace {
+
+/// Nodes are numbered as they appear.
+Topology renumbered(Topology const& topology, std::vector<Rank> const& members) {
+  std::vector<int> number_of_node(static_cast<std::size_t>(topology.nodes()), -1), node_of_member;
   node_of_member.reserve(members.size());
   int seen = 0;
   for (Rank const member : members) {
-    int& number = number_of_node[static_cast<std::size_t>(node_of(member))];
+    int& number = number_of_node[static_cast<std::size_t>(topology.node_of(member))];
     if (number < 0) number = seen++;
     node_of_member.push_back(number);
   }
   return Topology(std::move(node_of_member));
+}
+
+} // namespace
+
+/// A search plans thousands of runs on the same ranks, each with the same few lines: the last ones are remembered.
+Topology Topology::of(std::vector<Rank> const& members) const {
+  struct Part {
+    std::shared_ptr<Tables const> whole;
+    std::vector<Rank> members;
+    Topology topology;
+  };
+  constexpr std::size_t most = 64;
+  thread_local std::deque<Part> known;
+  for (Part const& part : known)
+    if (part.whole == m_tables && part.members == members) return part.topology;
+  if (known.size() == most) known.pop_front();
+  known.push_back({m_tables, members, renumbered(*this, members)});
+  return known.back().topology;
 }
 
 } // namespace trainstone

@@ -188,6 +188,7 @@ std::uint64_t pinned_exchange_bytes(ShardPlan const& plan, SliceExchange exchang
 }
 
 std::uint64_t pinned_reduction_bytes(ShardPlan const& plan) {
+  if (plan.message_buffers != MessageBuffers::staged) return 0; // and no problem is made
   std::size_t const element_bytes = bytes_per_value(plan.reductions.storage);
   std::uint64_t most = 0;
   for (Bucket const& bucket : different_buckets(plan.reductions, plan.layout))

@@ -171,13 +171,15 @@ InstructionPrice StepPrices::of_message(ShardPlan const& plan, Instruction const
   return {0, {price}};
 }
 
-/// The losses of all micro-batches, and a value of every rank.
+/// The losses of all micro-batches, and a value of every rank: the same for all stages.
 InstructionPrice StepPrices::of_agree(ShardPlan const& plan) {
   InstructionPrice price{nanoseconds(m_parts->agree)};
   Topology const& all = plan.layout.topology;
-  if (all.ranks() > 1)
-    price.collectives.push_back(
-        of(plan, planned_sum(Axis::pipeline, plan.layout.micro_batches() + all.ranks(), all), {}, sizeof(double)));
+  if (all.ranks() == 1) return price;
+  if (!m_agreement)
+    m_agreement =
+        of(plan, planned_sum(Axis::pipeline, plan.layout.micro_batches() + all.ranks(), all), {}, sizeof(double));
+  price.collectives.push_back(*m_agreement);
   return price;
 }
 

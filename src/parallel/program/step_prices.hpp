@@ -88,6 +88,7 @@ private:
   PriceMemory* m_memory; ///< null: m_own_memory
   std::vector<RankClass> m_classes;
   std::map<Key, CollectivePrice> m_known;
+  std::optional<CollectivePrice> m_agreement; ///< its problem has a number for every rank, and is made once
   std::map<std::tuple<int, Rank, Rank>, std::vector<int>> m_placements; ///< by axis and pair of stages
   /// By stage and a bucket's elements of an owner's share.
   std::map<std::pair<Index, Index>, std::vector<CollectivePrice>> m_reductions;

@@ -4,6 +4,8 @@
 #include "model/work.hpp"
 #include "parallel/plan/pipeline_plan.hpp"
 
+#include <map>
+
 namespace trainstone {
 
 namespace {
@@ -23,11 +25,13 @@ BlockCosts costs_of(RunConfig const& config, MicroBatchShape shape) {
   auto const of_part = [&](PartKind part) { return flops(part, Pass::forward) + flops(part, Pass::backward); };
   BlockCosts costs{.blocks = {}, .embed = of_part(PartKind::embed), .head = of_part(PartKind::head)};
   if (options.splits_loss()) costs.head += flops(PartKind::head, Pass::loss); // the logits
+  std::map<Recompute, double> of_block;
   for (std::int64_t block = 0; block < config.model.layers; ++block) {
-    double cost = 0;
+    Recompute const again = options.recompute_of(block);
+    auto const [found, is_new] = of_block.try_emplace(again, 0);
     for (PartKind const part : {PartKind::attention, PartKind::mlp})
-      cost += of_part(part) + flops(part, Pass::recompute, options.recompute_of(block));
-    costs.blocks.push_back(cost);
+      if (is_new) found->second += of_part(part) + flops(part, Pass::recompute, again);
+    costs.blocks.push_back(found->second);
   }
   return costs;
 }
