@@ -60,6 +60,7 @@ int estimate_advice(EstimateOptions const& options) {
   report.nodes = options.nodes;
   report.memory = options.device_memory;
   AdviceRequest request{.asked = asked_of(options), .memory = options.device_memory};
+  request.listed = std::max(request.listed, static_cast<std::size_t>(options.top));
   request.played =
       std::max({request.played, static_cast<std::size_t>(options.top), static_cast<std::size_t>(options.check)});
   report.deck = deck_label(request.asked.deck());

@@ -9,11 +9,11 @@
 #include "parallel/plan/recipe.hpp"
 #include "parallel/plan/strategies.hpp"
 #include "report/machine_source.hpp"
+#include "train/plan/extreme_plans.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -45,32 +45,21 @@ struct PlannedWay {
   std::uint64_t needed = 0;
 };
 
-/// Of stages with the same parts the first: it keeps most activations.
-std::vector<Rank> first_of_kinds(ResolvedRun const& run) {
-  std::set<std::tuple<bool, bool, std::vector<Index>>> kinds;
-  std::vector<Rank> ranks;
-  for (std::size_t i = 0; i < run.stages.size(); ++i) {
-    ModelStage const& stage = run.stages[i];
-    if (kinds.emplace(stage.embed, stage.head, blocks_by_chunk(stage)).second)
-      ranks.push_back(run.mesh.rank_at(Axis::pipeline, 0, static_cast<Rank>(i)));
-  }
-  return ranks;
-}
-
 /// Nothing if the way is not legal, or does not fit. \param[in,out] least  bytes of the first stage
 std::optional<PlannedWay> plan_legal(Search const& search, Way const& way, std::optional<std::uint64_t>& least) {
   try {
     DeckOnRanks const asked = search.on(way);
-    ResolvedRun const run = planned_run(asked);
-    PlannedWay planned{run, plan_memory(run, 0)};
-    planned.needed = planned.first.kernel_memory();
-    least = std::min(least.value_or(planned.needed), planned.needed);
+    ResolvedRun run = planned_run(asked);
+    RunPlan first = plan_memory(run, 0);
+    std::uint64_t needed = first.kernel_memory();
+    least = std::min(least.value_or(needed), needed);
     for (Rank const rank : first_of_kinds(run)) {
-      if (!search.fits(planned.needed)) return std::nullopt;
-      if (rank > 0) planned.needed = std::max(planned.needed, plan_memory(run, rank).kernel_memory());
+      if (!search.fits(needed)) return std::nullopt;
+      if (rank > 0) needed = std::max(needed, plan_memory(run, rank).kernel_memory());
     }
-    if (search.fits(planned.needed) && search.plans_all) planned.needed = needed_memory(asked);
-    return search.fits(planned.needed) ? std::optional(std::move(planned)) : std::nullopt;
+    if (search.fits(needed) && search.plans_all) needed = needed_memory(asked);
+    if (!search.fits(needed)) return std::nullopt;
+    return PlannedWay{std::move(run), std::move(first), needed};
   } catch (InputError const&) { // not legal with the deck's other keys
     return std::nullopt;
   }
@@ -98,12 +87,20 @@ bool state_fits(Search const& search, Way const& way) {
   return !search.request.memory || least_state(way, search.deck.config) <= static_cast<double>(*search.request.memory);
 }
 
+/// Whether state lies where every way or the deck has it.
+bool stays(Way const& way, ParallelConfig const& own) {
+  return !way.moves() || (way.optimizer == own.offload_optimizer && way.parameters == own.offload_parameters);
+}
+
 /// Ways that differ in savings alone: with and without shared positions and for every place of the state the first that
 /// fits. To move state is of use only if less is computed again than without.
-void add_first_fits(Search& search, Way const& way, std::vector<RankedWay>& found,
+/// \param[in] considers  (Way) -> bool: which of them
+template <class Considers>
+void add_first_fits(Search& search, Way const& way, Considers const& considers, std::vector<RankedWay>& found,
                     std::optional<std::uint64_t>& least) {
   std::vector<Way> fit;
   for (Way const& saving : with_savings(way, search.deck.config)) {
+    if (!considers(saving)) continue;
     bool const is_of_use = std::ranges::none_of(fit, [&](Way const& other) {
       return other.sequence == saving.sequence && other.recompute <= saving.recompute && moves_no_more(other, saving);
     });
@@ -118,11 +115,18 @@ void add_first_fits(Search& search, Way const& way, std::vector<RankedWay>& foun
   }
 }
 
-/// \return those of the mesh that fit, the fastest by rough time first
+/// \return those of the mesh that fit, the fastest by rough time first. Where to move state has no time, state is moved
+///         only if nothing else fits.
 std::vector<RankedWay> ways_of_mesh(Search& search, Way const& mesh, std::optional<std::uint64_t>& least) {
   std::vector<RankedWay> found;
-  for (Way const& scheduled : with_schedules(mesh, search.deck.config.model, search.batch))
-    for (Way const& way : with_strategies(scheduled)) add_first_fits(search, way, found, least);
+  auto const find = [&](auto const& considers) {
+    for (Way const& scheduled : with_schedules(mesh, search.deck.config.model, search.batch))
+      for (Way const& way : with_strategies(scheduled)) add_first_fits(search, way, considers, found, least);
+  };
+  ParallelConfig const& own = search.deck.config.parallel;
+  bool const has_times = search.machine->offload.has_value();
+  find([&](Way const& way) { return has_times || stays(way, own); });
+  if (!has_times && found.empty()) find([&](Way const& way) { return !stays(way, own); });
   std::ranges::stable_sort(found, {}, &RankedWay::rough_seconds);
   return found;
 }
@@ -164,7 +168,7 @@ public:
       std::erase_if(m_others, [&](RankedWay const& one) { return without_savings(one.way) == base; });
       std::optional<std::uint64_t> least;
       std::vector<RankedWay> found;
-      add_first_fits(m_search, base, found, least);
+      add_first_fits(m_search, base, [](Way const&) { return true; }, found, least);
       std::erase_if(found, [&](RankedWay const& one) {
         return std::ranges::find(m_played, one.way, &RankedWay::way) != m_played.end();
       });

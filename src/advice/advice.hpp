@@ -2,7 +2,7 @@
 
 // Which of all ways to run a deck on N ranks is the fastest that fits. Owns the search. A way is a deck with keys set,
 // planned by the code that plans every run. The search goes in three steps. A bound on the training state leaves out
-// what cannot fit. Plans of the first and of the last stage leave out what does not fit, and a rough time says in which
+// what cannot fit. Plans of the first stage of each kind leave out what does not fit, and a rough time says in which
 // order to go on. Complete plans and timelines of the most promising ways decide. A timeline is not played if the way
 // cannot win: its work alone takes longer than the fastest way so far. Pure.
 
@@ -22,7 +22,7 @@ struct RankedWay {
   double rough_seconds = 0;      ///< of a step: decides what is played
   double least_seconds = 0;      ///< no step is shorter: what one stage computes, and before and behind it the others
   bool has_time = true;          ///< whether the machine has all rates that the time of a step follows from
-  std::uint64_t needed = 0;      ///< bytes; of a way that was not played of the first and the last stage alone
+  std::uint64_t needed = 0;      ///< bytes; of a way that was not played of one rank of each kind of stage
   std::uint64_t on_host = 0;     ///< bytes of other memory of the host, and of a file, of the first stage
   std::uint64_t in_file = 0;
   bool played = false; ///< whether all ranks that may need most, and the step's timeline, were planned
@@ -48,8 +48,8 @@ struct Advice {
 struct AdviceRequest {
   DeckOnRanks asked;
   std::optional<std::uint64_t> memory; ///< bytes per rank; nothing: everything fits
-  std::size_t listed = 16;             ///< ways whose timelines are played for the list, few of a mesh
-  std::size_t played = 24;             ///< with those that are played because they may still be faster, at most
+  std::size_t listed = 12;             ///< ways whose timelines are played for the list, few of a mesh
+  std::size_t played = 16;             ///< with those that are played because they may still be faster, at most
 };
 
 /// Ways of one mesh that are played at most, so that the list has different meshes.

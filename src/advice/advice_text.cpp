@@ -80,8 +80,9 @@ std::string others_text(Advice const& advice, std::ptrdiff_t played) {
                         "is longer, or three of their mesh were played\n",
                         others, others - rest, rest);
   if (without_time > 0)
-    text += fmt::format("  {} fit with optimizer state or parameters on the host or in a file, and have no time: no "
-                        "rates of copies and files are known, which `trainstone calibrate` measures\n",
+    text += fmt::format("  {} fit with optimizer state or parameters on the host or in a file, on meshes where nothing "
+                        "else fits; they have no\n  time: no rates of copies and files are known, which `trainstone "
+                        "calibrate` measures\n",
                         without_time);
   return text;
 }

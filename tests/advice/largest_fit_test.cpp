@@ -2,6 +2,7 @@
 
 #include "advice/largest_fit.hpp"
 
+#include "parallel/pipeline/pipeline_schedules.hpp"
 #include "train/plan/extreme_plans.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -108,4 +109,18 @@ TEST_CASE("a plan of memory alone is that of the whole plan", "[advice]") {
     CHECK(plan_largest(run).memory_bytes().total() ==
           plan_extremes(run.config, run.topology).largest.memory_bytes().total());
   }
+}
+
+TEST_CASE("of stages with the same parts none needs more memory than the first one", "[advice]") {
+  for (std::string const& schedule : training_schedules())
+    for (std::string const strategy : {"ddp", "zero"}) { // 20 ranks: so many that some stand for the others
+      DeckOnRanks asked = deck_on(20).with({"model.layers=20", "batch.accumulation=8", "parallel.pipeline=4",
+                                            "parallel.pipeline_schedule=" + schedule, "parallel.strategy=" + strategy});
+      if (strategy == "zero") asked = asked.with({"parallel.zero_stage=1"});
+      if (schedule == "interleaved") asked = asked.with({"parallel.pipeline_chunks=2", "model.layers=24"});
+      INFO(schedule << ", " << strategy);
+      ResolvedRun const run = planned_run(asked);
+      CHECK(first_of_kinds(run).size() < 4);
+      CHECK(needed_memory(asked) == most_needed(asked));
+    }
 }

@@ -3,6 +3,7 @@
 #include "comm/schedule/extreme_ranks.hpp"
 
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace trainstone {
@@ -42,26 +43,30 @@ std::pair<std::uint64_t, std::uint64_t> sent(RunPlan const& plan) {
   return {traffic.bytes, traffic.messages};
 }
 
-/// Ranks of all stages that may be extreme. \param[in] first  the layout of rank 0
-std::set<Rank> candidates_of(ResolvedRun const& run, StateLayout const& first) {
+/// Ranks of stages that may be extreme. \param[in] stages  a rank of each \param[in] first  the layout of rank 0
+std::set<Rank> candidates_of(ResolvedRun const& run, std::vector<Rank> const& stages, StateLayout const& first) {
   std::set<Rank> ranks;
-  for (Rank const stage : run.mesh.members(Axis::pipeline, 0))
+  for (Rank const stage : stages)
     ranks.merge(candidates(stage == 0 ? first : plan_shards(run, run.table_of(stage), stage).layout));
   return ranks;
 }
 
 using Planner = RunPlan (*)(ResolvedRun const& run, Rank rank);
 
-ExtremePlans plan_extremes(ResolvedRun const& run, Planner plan_of) {
+ExtremePlans plan_extremes(ResolvedRun const& run, std::vector<Rank> const& stages, Planner plan_of) {
   RunPlan const first = plan_of(run, 0);
   ExtremePlans extremes{first, first};
-  for (Rank const rank : candidates_of(run, first.parallel.layout)) {
+  for (Rank const rank : candidates_of(run, stages, first.parallel.layout)) {
     if (rank == 0) continue;
     RunPlan plan = plan_of(run, rank);
     if (sent(plan) > sent(extremes.busiest)) extremes.busiest = plan;
     if (plan.memory_bytes().total() > extremes.largest.memory_bytes().total()) extremes.largest = std::move(plan);
   }
   return extremes;
+}
+
+ExtremePlans plan_extremes(ResolvedRun const& run, Planner plan_of) {
+  return plan_extremes(run, run.mesh.members(Axis::pipeline, 0), plan_of);
 }
 
 } // namespace
@@ -72,6 +77,17 @@ ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
 
 ExtremePlans plan_extreme_traffic(ResolvedRun const& run) { return plan_extremes(run, plan_traffic); }
 
-RunPlan plan_largest(ResolvedRun const& run) { return plan_extremes(run, plan_memory).largest; }
+std::vector<Rank> first_of_kinds(ResolvedRun const& run) {
+  std::set<std::tuple<bool, bool, std::vector<Index>>> kinds;
+  std::vector<Rank> ranks;
+  for (std::size_t i = 0; i < run.stages.size(); ++i) {
+    ModelStage const& stage = run.stages[i];
+    if (kinds.emplace(stage.embed, stage.head, blocks_by_chunk(stage)).second)
+      ranks.push_back(run.mesh.rank_at(Axis::pipeline, 0, static_cast<Rank>(i)));
+  }
+  return ranks;
+}
+
+RunPlan plan_largest(ResolvedRun const& run) { return plan_extremes(run, first_of_kinds(run), plan_memory).largest; }
 
 } // namespace trainstone
