@@ -40,11 +40,14 @@ GptConfig small_model(ExplainArguments const& arguments) {
           .vocab = 16};
 }
 
+// Named, because nvcc puts parentheses around a field's declarator, and g++ warns of them.
+using TextArgument = std::string ExplainArguments::*;
+
 /// A flag that stands for a key of a deck.
 struct KeyFlag {
   char const* flag;
   char const* key;
-  std::string ExplainArguments::* value;
+  TextArgument value;
 };
 constexpr std::array key_flags{
     KeyFlag{"--partition", "parallel.partition", &ExplainArguments::partition},

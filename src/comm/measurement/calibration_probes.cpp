@@ -172,25 +172,26 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
   Writer writer{topology, rank, elements};
   Link const link = link_of(probe).value_or(reduction_link(topology));
   bool const takes_part = !is_alone(probe) || place_in_node(topology, rank) == 0;
-  std::optional<Rank> const peer = takes_part ? partner(topology, rank, link) : std::nullopt;
+  constexpr Rank nobody = -1; // g++ takes an optional for uninitialised
+  Rank const peer = takes_part ? partner(topology, rank, link).value_or(nobody) : nobody;
   bool const has_neighbours = topology.neighbours(rank).size() > 1;
   switch (probe) {
   case Probe::exchange_intra:
   case Probe::exchange_inter:
   case Probe::exchange_inter_alone:
-    if (peer) writer.exchange(*peer);
+    if (peer != nobody) writer.exchange(peer);
     break;
   case Probe::one_way_intra:
   case Probe::one_way_inter:
   case Probe::one_way_inter_alone:
-    if (peer) writer.one_way(*peer);
+    if (peer != nobody) writer.one_way(peer);
     break;
   case Probe::overlap_intra:
   case Probe::overlap_inter:
-    if (peer) writer.exchange_while_reducing(*peer);
+    if (peer != nobody) writer.exchange_while_reducing(peer);
     break;
   case Probe::exchange_reduce:
-    if (peer) writer.exchange_and_reduce(*peer);
+    if (peer != nobody) writer.exchange_and_reduce(peer);
     break;
   case Probe::reduce: writer.reductions(); break;
   case Probe::copy: writer.copies(); break;
