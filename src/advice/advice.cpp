@@ -1,6 +1,5 @@
 #include "advice/advice.hpp"
 
-#include "advice/largest_fit.hpp"
 #include "advice/least_time.hpp"
 #include "advice/rough_time.hpp"
 #include "core/error.hpp"
@@ -48,8 +47,7 @@ struct PlannedWay {
 /// Nothing if the way is not legal, or does not fit. \param[in,out] least  bytes of the first stage
 std::optional<PlannedWay> plan_legal(Search const& search, Way const& way, std::optional<std::uint64_t>& least) {
   try {
-    DeckOnRanks const asked = search.on(way);
-    ResolvedRun run = planned_run(asked);
+    ResolvedRun run = planned_run(search.on(way));
     RunPlan first = plan_memory(run, 0);
     std::uint64_t needed = first.kernel_memory();
     least = std::min(least.value_or(needed), needed);
@@ -57,7 +55,7 @@ std::optional<PlannedWay> plan_legal(Search const& search, Way const& way, std::
       if (!search.fits(needed)) return std::nullopt;
       if (rank > 0) needed = std::max(needed, plan_memory(run, rank).kernel_memory());
     }
-    if (search.fits(needed) && search.plans_all) needed = needed_memory(asked);
+    if (search.fits(needed) && search.plans_all) needed = plan_largest(run).kernel_memory();
     if (!search.fits(needed)) return std::nullopt;
     return PlannedWay{std::move(run), std::move(first), needed};
   } catch (InputError const&) { // not legal with the deck's other keys
@@ -87,7 +85,7 @@ bool state_fits(Search const& search, Way const& way) {
   return !search.request.memory || least_state(way, search.deck.config) <= static_cast<double>(*search.request.memory);
 }
 
-/// Whether state lies where every way or the deck has it.
+/// Whether state lies with the kernels, or where the deck has it.
 bool stays(Way const& way, ParallelConfig const& own) {
   return !way.moves() || (way.optimizer == own.offload_optimizer && way.parameters == own.offload_parameters);
 }
@@ -115,27 +113,36 @@ void add_first_fits(Search& search, Way const& way, Considers const& considers, 
   }
 }
 
-/// \return those of the mesh that fit, the fastest by rough time first. Where to move state has no time, state is moved
-///         only if nothing else fits.
-std::vector<RankedWay> ways_of_mesh(Search& search, Way const& mesh, std::optional<std::uint64_t>& least) {
+/// Ways of one mesh that fit, whatever they save. Where to move state has no time, state is moved only if nothing else
+/// fits. \param[in] ways  without savings \param[in] others_fit  whether another way of the mesh fits
+std::vector<RankedWay> fits_of(Search& search, std::vector<Way> const& ways, bool others_fit,
+                               std::optional<std::uint64_t>& least) {
   std::vector<RankedWay> found;
   auto const find = [&](auto const& considers) {
-    for (Way const& scheduled : with_schedules(mesh, search.deck.config.model, search.batch))
-      for (Way const& way : with_strategies(scheduled)) add_first_fits(search, way, considers, found, least);
+    for (Way const& way : ways) add_first_fits(search, way, considers, found, least);
   };
   ParallelConfig const& own = search.deck.config.parallel;
   bool const has_times = search.machine->offload.has_value();
   find([&](Way const& way) { return has_times || stays(way, own); });
-  if (!has_times && found.empty()) find([&](Way const& way) { return !stays(way, own); });
+  if (!has_times && !others_fit && found.empty()) find([&](Way const& way) { return !stays(way, own); });
+  return found;
+}
+
+/// \return those of the mesh that fit, the fastest by rough time first
+std::vector<RankedWay> ways_of_mesh(Search& search, Way const& mesh, std::optional<std::uint64_t>& least) {
+  std::vector<Way> ways;
+  for (Way const& scheduled : with_schedules(mesh, search.deck.config.model, search.batch))
+    std::ranges::move(with_strategies(scheduled), std::back_inserter(ways));
+  std::vector<RankedWay> found = fits_of(search, ways, false, least);
   std::ranges::stable_sort(found, {}, &RankedWay::rough_seconds);
   return found;
 }
 
 bool play(Search const& search, RankedWay& one) {
-  DeckOnRanks const asked = search.on(one.way);
-  one.needed = needed_memory(asked);
+  ResolvedRun const run = planned_run(search.on(one.way));
+  one.needed = plan_largest(run).kernel_memory();
   if (!search.fits(one.needed)) return false;
-  one.time = price_step(planned_run(asked), *search.machine);
+  one.time = price_step(run, *search.machine);
   one.played = true;
   return true;
 }
@@ -164,11 +171,12 @@ public:
   bool replace_misfits() {
     std::vector<Way> const misfits = std::exchange(m_misfits, {});
     m_search.plans_all = true;
+    std::erase_if(m_others, [&](RankedWay const& one) {
+      return std::ranges::find(misfits, without_savings(one.way)) != misfits.end();
+    });
     for (Way const& base : misfits) {
-      std::erase_if(m_others, [&](RankedWay const& one) { return without_savings(one.way) == base; });
       std::optional<std::uint64_t> least;
-      std::vector<RankedWay> found;
-      add_first_fits(m_search, base, [](Way const&) { return true; }, found, least);
+      std::vector<RankedWay> found = fits_of(m_search, {base}, others_fit(base), least);
       std::erase_if(found, [&](RankedWay const& one) {
         return std::ranges::find(m_played, one.way, &RankedWay::way) != m_played.end();
       });
@@ -203,8 +211,19 @@ private:
     m_others = std::move(others);
   }
 
+  static std::tuple<std::int64_t, std::int64_t, std::int64_t> mesh_of(Way const& way) {
+    return {way.tensor, way.features, way.pipeline};
+  }
   static std::tuple<std::int64_t, std::int64_t, std::int64_t> mesh_of_way(RankedWay const& one) {
-    return {one.way.tensor, one.way.features, one.way.pipeline};
+    return mesh_of(one.way);
+  }
+
+  /// Whether a way on the same mesh fits that leaves state where it is.
+  bool others_fit(Way const& way) const {
+    auto const is_other = [&](RankedWay const& one) {
+      return mesh_of_way(one) == mesh_of(way) && stays(one.way, m_search.deck.config.parallel);
+    };
+    return std::ranges::any_of(m_others, is_other) || std::ranges::any_of(m_played, is_other);
   }
 
   /// Those with a time first, the fastest by rough time of all first.
@@ -238,7 +257,8 @@ Search search_of(AdviceRequest const& request, StepMachine const* machine) {
   return {request, std::move(deck), batch, machine, topology};
 }
 
-/// Parameters with the kernels may need less memory than the slots to which they are gathered.
+/// Of ways that differ in savings alone, those that may need least memory. Parameters may be anywhere: with the kernels
+/// they may need less than the slots to which they are gathered.
 bool saves_most(Way const& way) {
   return way.recompute == Recompute::full && way.sequence == (way.tensor > 1) && way.optimizer == Residence::host;
 }
