@@ -294,11 +294,9 @@ MeasuredWindow measured_window(Deck const& deck, std::int64_t steps, std::int64_
 
 void fail_at(Deck const& deck, std::string const& key, std::string const& message) {
   Origin const& origin = deck.origins.at(key);
-  if (origin.kind != Origin::Kind::derived)
-    throw InputError(fmt::format("{}: {}", Impl::place(origin, deck.path), message));
-  std::string const& source = origin.text;
-  throw InputError(fmt::format("{}: {} ({} follows from {})", Impl::place(deck.origins.at(source), deck.path), message,
-                               key, source));
+  if (origin.kind == Origin::Kind::derived)
+    fail_at(deck, origin.text, fmt::format("{} ({} follows from {})", message, key, origin.text));
+  throw InputError(fmt::format("{}: {}", Impl::place(origin, deck.path), message));
 }
 
 } // namespace trainstone

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 namespace trainstone {
@@ -18,29 +17,11 @@ Index begin_in_unit(StateLayout const& layout, ParameterUnit const& unit, Index 
   return layout.groups[static_cast<std::size_t>(group)].offset - unit.offset + share.begin;
 }
 
-/// Of whole units. Most have the same size, and share the partition over ranks, of which there may be very many.
-class PlannedGathers {
-public:
-  PlannedGathers(AlgorithmChoice const& choice, StateLayout const& layout, Topology const& line)
-      : m_choice(choice), m_layout(layout), m_line(line) {}
-
-  PlannedCollective const& of(ParameterUnit const& unit) {
-    auto const [found, is_new] = m_of_size.try_emplace(unit.padded);
-    if (is_new) {
-      Collective const collective = m_layout.mesh.servers > 0                    ? Collective::server_pull
-                                    : m_layout.ownership.owner(unit.first_group) ? Collective::broadcast
-                                                                                 : Collective::all_gather;
-      found->second = planned_collective(m_choice, Axis::shard, m_line, collective, unit.padded);
-    }
-    return *found->second;
-  }
-
-private:
-  AlgorithmChoice const& m_choice;
-  StateLayout const& m_layout;
-  Topology const& m_line;
-  std::map<Index, std::optional<PlannedCollective>> m_of_size;
-};
+/// Of whole units.
+Collective gathering(StateLayout const& layout) {
+  if (layout.mesh.servers > 0) return Collective::server_pull;
+  return layout.ownership.owner(0) ? Collective::broadcast : Collective::all_gather; // all groups have one, or none
+}
 
 /// Every owner has its shares of the unit's groups, which are one block of the collective.
 UnitGather gather_of_unit(PlannedCollective const& planned, StateLayout const& layout, ParameterUnit const& unit) {
@@ -128,11 +109,13 @@ GatherPlan make_gather_plan(Index prefetch, BucketPlan const* pushed, AlgorithmC
   plan.of_unit.resize(layout.units.size());
   if (layout.mesh.shard == 1) return plan;
   Topology const line = layout.line(Axis::shard);
-  PlannedGathers planned(choice, layout, line);
+  std::map<Index, PlannedCollective> of_size; // most units have one size, and share the partition over very many ranks
   for (std::size_t u = 0; u < layout.units.size(); ++u) {
     ParameterUnit const& unit = layout.units[u];
     if (!pushed) {
-      plan.of_unit[u].push_back(gather_of_unit(planned.of(unit), layout, unit));
+      auto const [planned, is_new] = of_size.try_emplace(unit.padded);
+      if (is_new) planned->second = planned_collective(choice, Axis::shard, line, gathering(layout), unit.padded);
+      plan.of_unit[u].push_back(gather_of_unit(planned->second, layout, unit));
       continue;
     }
     Index const run = pushed->run_of_unit(static_cast<Index>(u));

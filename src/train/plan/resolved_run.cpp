@@ -29,8 +29,9 @@ BlockCosts costs_of(RunConfig const& config, MicroBatchShape shape) {
   for (std::int64_t block = 0; block < config.model.layers; ++block) {
     Recompute const again = options.recompute_of(block);
     auto const [found, is_new] = of_block.try_emplace(again, 0);
-    for (PartKind const part : {PartKind::attention, PartKind::mlp})
-      if (is_new) found->second += of_part(part) + flops(part, Pass::recompute, again);
+    if (is_new)
+      for (PartKind const part : {PartKind::attention, PartKind::mlp})
+        found->second += of_part(part) + flops(part, Pass::recompute, again);
     costs.blocks.push_back(found->second);
   }
   return costs;
