@@ -28,8 +28,8 @@ std::uint64_t trained_hash(Communicator& world, RunConfig const& config) {
   return parameter_hash(run.exec, run.trainer.engine());
 }
 
-/// All that share the state out. With owners, these have other blocks then, and the algorithm that adds more than two
-/// replicas up goes by the size of a unit: there the same bits are a matter of ordered sums.
+/// All that share the state out. The same bits need ordered sums in two cases: owners have other blocks with larger
+/// units, and the size of a unit chooses the algorithm that adds more than two replicas up.
 std::vector<ParallelConfig> sharing(Rank ranks) {
   bool const may_order = std::has_single_bit(static_cast<unsigned>(ranks));
   std::vector<ParallelConfig> all;

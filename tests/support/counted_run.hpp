@@ -48,8 +48,8 @@ inline std::vector<ParallelConfig> strategies(Rank data) {
   return all;
 }
 
-/// All of `strategies` on up to 4 ranks. On more, which take turns on the cores, half of them: of two numbers that
-/// follow each other one has the first half, the other one the rest.
+/// All of `strategies` on up to 4 ranks. More ranks take turns on the cores, so there a call has every other strategy:
+/// an even `number` those at even places, an odd `number` the rest.
 inline std::vector<ParallelConfig> strategies_in_turns(Rank ranks, Rank data, std::size_t number) {
   std::vector<ParallelConfig> const all = strategies(data);
   if (ranks <= 4) return all;

@@ -172,7 +172,7 @@ Schedule make_probe(Probe probe, Topology const& topology, Rank rank, Index elem
   Writer writer{topology, rank, elements};
   Link const link = link_of(probe).value_or(reduction_link(topology));
   bool const takes_part = !is_alone(probe) || place_in_node(topology, rank) == 0;
-  constexpr Rank nobody = -1; // g++ takes an optional for uninitialised
+  constexpr Rank nobody = -1; // no std::optional: g++ 14 warns that it may be uninitialised
   Rank const peer = takes_part ? partner(topology, rank, link).value_or(nobody) : nobody;
   bool const has_neighbours = topology.neighbours(rank).size() > 1;
   switch (probe) {
