@@ -98,6 +98,16 @@ struct PartsOfDeck {
   OffloadMeasurement offload;
 };
 
+OffloadMeasurement offload_of(ResolvedRun const& run) {
+  ParallelConfig const& parallel = run.config.parallel;
+  ShardPlan const plan = plan_memory(run, 0).parallel;
+  return {.files = parallel.offload_files(),
+          .request_bytes = static_cast<std::uint64_t>(parallel.offload_chunk_bytes),
+          .optimizer = run.config.optimizer,
+          .types = plan.layout.types,
+          .gradients = plan.reductions.storage};
+}
+
 /// Collective. \throws Error (exit 69) if the training does not fit into memory
 PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement const& placement) {
   PartsOfDeck parts;
@@ -115,11 +125,8 @@ PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement c
   collectively(communicator, [&] { asked = resolve_run(config, communicator.topology(), machine); });
   machine.gemm = find_fastest_gemms(context, neighbours, asked).choice;
   collectively(communicator, [&] {
-    ParallelConfig const& parallel = asked.config.parallel;
-    parts = {
-        resolve_run(measured_training(asked.config), Topology::one_node(1), machine),
-        part_conditions(asked.config),
-        {.files = parallel.offload_files(), .request_bytes = static_cast<std::uint64_t>(parallel.offload_chunk_bytes)}};
+    parts = {resolve_run(measured_training(asked.config), Topology::one_node(1), machine),
+             part_conditions(asked.config), offload_of(asked)};
     auto const ranks = static_cast<std::uint64_t>(neighbours);
     std::uint64_t const needed = ranks * plan_run(parts.training, 0).memory_bytes().total();
     std::uint64_t const present = host_reaches_memory
@@ -160,9 +167,11 @@ void print_offload(MeasuredMachine const& machine, std::string const& why_not) {
   if (!machine.offload) return fmt::print("# no rates of copies and files: {}\n", why_not);
   OffloadRates const& rates = *machine.offload;
   fmt::print(
-      "# a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a file and writes {:.2f} GB/s,\n"
+      "# in an update that moves its state a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a\n"
+      "# file, writes {:.2f} GB/s and updates an element in {:.3f} ns\n"
       "# {}\n",
-      1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write, to_string(*machine.files));
+      1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write, 1e9 * rates.update_of_element,
+      to_string(*machine.files));
 }
 
 void print_parts(MeasuredParts const& parts) {

@@ -149,7 +149,7 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
     fmt::print("  note: the longer pace of faults.straggler is not predicted\n");
   double const compute = seconds(busiest.compute), others = seconds(busiest.exposed() + busiest.others);
   PredictedMoves const moves = predict_moves_of(stages.front(), machine, compute + others);
-  return {compute + moves.copies + moves.waits, others, "parts"};
+  return {compute + moves.total(), others, "parts"};
 }
 
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.

@@ -339,10 +339,14 @@ Result make_result(PreparedRun const& run, Training training, RankContext& conte
   result.early = std::move(training.early);
   result.tokens_per_second = rate_of_window(result);
   result.metrics = metrics_of(result, run);
-  if (run.plan->parallel.offload.moves())
-    result.metrics["exposed_offload_seconds"] =
-        control_all_reduce(context.exec, context.communicator, Operation::max, training.offload_seconds) /
-        static_cast<double>(std::max<std::int64_t>(1, training.counted.steps));
+  if (run.plan->parallel.offload.moves()) {
+    auto const of_step = [&](double seconds) {
+      return control_all_reduce(context.exec, context.communicator, Operation::max, seconds) /
+             static_cast<double>(std::max<std::int64_t>(1, training.counted.steps));
+    };
+    result.metrics["exposed_offload_seconds"] = of_step(training.offload_seconds);
+    result.metrics["file_seconds"] = of_step(training.file_seconds);
+  }
   return result;
 }
 

@@ -40,6 +40,7 @@ struct Training {
   StateMoves step_gathered = {};                ///< what the gathers of all steps together moved, without validation
   std::optional<FilesOfRanks> state_files = {}; ///< none: no state lies in files
   double offload_seconds = 0;    ///< of all steps, in which updates and gathers waited for files of state
+  double file_seconds = 0;       ///< of all steps, in which these files were read and written
   bool stopped = false;          ///< before its end, because a rank asked to
   std::vector<Check> first_step; ///< checks of the golden first step, where it is compared
   std::optional<ServedTraining> served;

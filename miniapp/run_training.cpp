@@ -107,6 +107,7 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
   ParameterShares const& shares = trainer.engine().parameter_shares();
   StateMoves const moved = state.moved(), gathered = shares.gathered();
   double const waited = state.waited_seconds() + shares.waited_seconds();
+  double const filed = state.file_seconds().total() + shares.file_seconds().total();
   bool finished = checkpoints.start().finished;
   for (std::int64_t step = training.counted.before + 1; !finished && !training.stopped; ++step) {
     bool const validates = validates_after(step, run);
@@ -136,6 +137,7 @@ Training train_steps(PreparedRun const& run, RunMemory& memory, StepListener con
   training.counted.moves = state.moved() - moved;
   training.counted.gathered = shares.gathered() - gathered;
   training.offload_seconds = state.waited_seconds() + shares.waited_seconds() - waited;
+  training.file_seconds = state.file_seconds().total() + shares.file_seconds().total() - filed;
   note_counters(training, run, memory);
   return training;
 }

@@ -95,8 +95,7 @@ double seconds_of_moves(RunPlan const& plan, PartTimes const& times, StepMachine
                            "memory.offload_optimizer = \"{}\", memory.offload_param = \"{}\": the machine has no rates "
                            "of copies and files, which `trainstone calibrate` measures, and a step has no time",
                            to_string(offload.optimizer), to_string(offload.parameters));
-  PredictedMoves const moves = predict_moves_of_step(plan.parallel, *machine.offload, times.update_of_element, step);
-  return moves.copies + moves.waits;
+  return predict_moves_of_step(plan.parallel, *machine.offload, times.update_of_element, step).total();
 }
 
 namespace {

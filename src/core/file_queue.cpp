@@ -1,5 +1,6 @@
 #include "core/file_queue.hpp"
 
+#include "core/clock.hpp"
 #include "core/thread_without_signals.hpp"
 #include "core/timeline.hpp"
 
@@ -38,6 +39,11 @@ void FileQueue::wait(Ticket ticket) {
   if (m_error) std::rethrow_exception(m_error);
 }
 
+FileSeconds FileQueue::seconds() {
+  std::scoped_lock const lock(m_mutex);
+  return m_seconds;
+}
+
 void FileQueue::work() {
   std::unique_lock lock(m_mutex);
   for (;;) {
@@ -46,6 +52,7 @@ void FileQueue::work() {
     Request const request = m_requests.front();
     lock.unlock();
     std::exception_ptr error;
+    SteadyTime const begin = std::chrono::steady_clock::now();
     try {
       Span const span(Lane::file, [&] { return request.reads ? "read" : "write"; });
       if (request.reads)
@@ -55,7 +62,9 @@ void FileQueue::work() {
     } catch (...) {
       error = std::current_exception();
     }
+    double const seconds = seconds_since(begin);
     lock.lock();
+    (request.reads ? m_seconds.read : m_seconds.write) += seconds;
     m_requests.pop_front();
     ++m_done;
     if (error && !m_error) m_error = error;

@@ -2,7 +2,7 @@
 
 // Reads and writes of a file that go on while the caller computes. Owns the thread that does them, one after the other,
 // in the order in which they were asked for: a read sees all writes that were asked for before it, and may use their
-// memory. Promises: memory is used until wait() has returned for the request or a later one. Does not count.
+// memory. Promises: memory is used until wait() has returned for the request or a later one. Counts nothing but time.
 
 #include "core/scratch_file.hpp"
 
@@ -15,6 +15,12 @@
 #include <thread>
 
 namespace trainstone {
+
+/// In s.
+struct FileSeconds {
+  double read = 0, write = 0;
+  double total() const { return read + write; }
+};
 
 class FileQueue {
 public:
@@ -34,6 +40,8 @@ public:
   bool is_done(Ticket ticket);
   /// Returns when the request has ended, and all before it. \throws Error that it or an earlier one ended with
   void wait(Ticket ticket);
+  /// How long all requests that have ended took, without their time in the queue.
+  FileSeconds seconds();
 
 private:
   struct Request {
@@ -51,7 +59,8 @@ private:
   std::deque<Request> m_requests; ///< those that have not ended
   Ticket m_last = 0;              ///< asked for
   Ticket m_done = 0;              ///< ended
-  std::exception_ptr m_error;     ///< the first
+  FileSeconds m_seconds;
+  std::exception_ptr m_error; ///< the first
   bool m_stops = false;
   std::thread m_thread;
 };

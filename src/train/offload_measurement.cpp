@@ -5,10 +5,12 @@
 #include "core/aligned_bytes.hpp"
 #include "core/clock.hpp"
 #include "core/file_queue.hpp"
+#include "kernels/cast.hpp"
+#include "parallel/engine/optimizer_update.hpp"
+#include "parallel/engine/state_memory.hpp"
 #include "train/state_files.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -22,88 +24,172 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-/// Two requests' memory in pinned memory, and as much where kernels work.
-class Requests {
-public:
-  Requests(MemoryLedger& ledger, std::uint64_t bytes)
-      : m_bytes(file_footprint(bytes)),
-        m_pinned(ledger, "measured requests", 2 * m_bytes + file_alignment),
-        m_kernels(ledger, MemoryCategory::buffers, "measured copies", m_bytes) {
-    std::span<std::byte> const all = from_file_alignment(m_pinned.take(m_pinned.capacity()));
-    std::memset(all.data(), 1, 2 * m_bytes);
-    m_in = all.first(m_bytes);
-    m_out = all.subspan(m_bytes, m_bytes);
-  }
+/// Of the chunks that an update goes over.
+struct ChunkShape {
+  Index elements, vectors, chunks;
 
-  /// Of two copies, there and back.
-  double copy(ExecutionSpace const& exec) {
-    auto const start = std::chrono::steady_clock::now();
-    copy_from_pinned(exec, m_out, m_kernels.bytes().data());
-    copy_to_pinned(exec, m_kernels.bytes().data(), m_out);
-    exec.fence("trainstone::train::measure_offload: the copies are timed");
-    return seconds_since(start);
-  }
-
-  std::uint64_t bytes() const { return m_bytes; }
-  std::span<std::byte> in() const { return m_in; }
-  std::span<std::byte> out() const { return m_out; }
-
-private:
-  std::uint64_t m_bytes;
-  PinnedMemory m_pinned;
-  Allocation m_kernels;
-  std::span<std::byte> m_in, m_out;
+  Index all() const { return elements * chunks; }
+  std::uint64_t vector_bytes() const { return static_cast<std::uint64_t>(elements) * sizeof(float); }
+  /// Of a request: all vectors.
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(vectors) * vector_bytes(); }
+  std::uint64_t file_bytes() const { return static_cast<std::uint64_t>(chunks) * bytes(); }
 };
 
-/// Reads and writes in turn, as an update does.
-class TimedRound {
-public:
-  double read = 0, write = 0; ///< in s
+ChunkShape shape_of(OffloadMeasurement const& measurement) {
+  auto const vectors =
+      static_cast<std::uint64_t>(std::max<Index>(1, measurement.optimizer.moments() + Index{measurement.types.master}));
+  std::uint64_t const most = measurement.file_bytes / OffloadMeasurement::fewest_chunks;
+  std::uint64_t const vector = std::min(measurement.request_bytes, most) / vectors;
+  ChunkShape shape{.elements = static_cast<Index>(file_footprint(std::max<std::uint64_t>(1, vector)) / sizeof(float)),
+                   .vectors = static_cast<Index>(vectors),
+                   .chunks = OffloadMeasurement::fewest_chunks};
+  shape.chunks = std::max(shape.chunks, static_cast<Index>(measurement.file_bytes / shape.bytes()));
+  return shape;
+}
 
-  void run(FileQueue& queue, Requests const& requests, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) {
-      read += seconds_of(queue, queue.read(i * requests.bytes(), requests.in()));
-      write += seconds_of(queue, queue.write(i * requests.bytes(), requests.out()));
-    }
+/// Of one update of all chunks, in s.
+struct RoundSeconds {
+  double copies = 0, update = 0;
+  FileSeconds file = {};
+};
+
+/// State in a file, and with the kernels gradients and parameters, as OptimizerState and the engine have them.
+class MovedState {
+public:
+  MovedState(ExecutionSpace const& exec, MemoryLedger& ledger, OffloadMeasurement const& measurement)
+      : m_exec(exec),
+        m_asked(&measurement),
+        m_shape(shape_of(measurement)),
+        m_gradients(state(ledger, measurement.gradients)),
+        m_parameters(state(ledger, measurement.types.parameters)),
+        m_pinned(ledger, "measured chunks",
+                 chunks_in_memory * m_shape.bytes() + 3 * m_shape.vector_bytes() + file_alignment),
+        m_file(measurement.files, m_shape.file_bytes()),
+        m_queue(m_file) {
+    std::span<std::byte> const all = from_file_alignment(m_pinned.take(m_pinned.capacity()));
+    std::memset(all.data(), 0, chunks_in_memory * m_shape.bytes());
+    m_slots = all.first(chunks_in_memory * m_shape.bytes());
+    m_worked = all.subspan(m_slots.size(), 3 * m_shape.vector_bytes());
+    for (Index i = 0; i < m_shape.chunks; ++i) m_queue.wait(m_queue.write(place(i), slot(i)));
   }
+
+  /// In the order of OptimizerState::update.
+  RoundSeconds update() {
+    RoundSeconds seconds;
+    FileSeconds const before = m_queue.seconds();
+    FileQueue::Ticket last = 0, ready = m_queue.read(place(0), slot(0));
+    for (Index i = 0; i < m_shape.chunks; ++i) {
+      FileQueue::Ticket const next = i + 1 < m_shape.chunks ? m_queue.read(place(i + 1), slot(i + 1)) : 0;
+      m_queue.wait(ready);
+      work(i, seconds);
+      last = m_queue.write(place(i), slot(i));
+      ready = next;
+    }
+    m_queue.wait(last);
+    FileSeconds const after = m_queue.seconds();
+    seconds.file = {after.read - before.read, after.write - before.write};
+    return seconds;
+  }
+
+  /// The rates of a round that took so long.
+  OffloadRates rates(RoundSeconds const& seconds) const {
+    auto const elements = static_cast<double>(m_shape.all()), bytes = static_cast<double>(m_shape.file_bytes());
+    auto const copied = static_cast<double>(bytes_per_value(m_asked->gradients) +
+                                            bytes_per_value(types().parameters) * (types().master ? 1 : 2));
+    return {.copy = elements * copied / seconds.copies,
+            .read = bytes / seconds.file.read,
+            .write = bytes / seconds.file.write,
+            .update_of_element = seconds.update / elements};
+  }
+  ScratchFile const& file() const { return m_file; }
 
 private:
-  static double seconds_of(FileQueue& queue, FileQueue::Ticket ticket) {
-    auto const start = std::chrono::steady_clock::now();
-    queue.wait(ticket);
-    return seconds_since(start);
+  StateMemory state(MemoryLedger& ledger, Storage storage) {
+    return {m_exec, nullptr, ledger, MemoryCategory::buffers, "measured state", storage, m_shape.all()};
   }
+  StateTypes const& types() const { return m_asked->types; }
+  std::uint64_t place(Index chunk) const { return static_cast<std::uint64_t>(chunk) * m_shape.bytes(); }
+  std::span<std::byte> slot(Index chunk) const {
+    return m_slots.subspan(static_cast<std::uint64_t>(chunk % chunks_in_memory) * m_shape.bytes(), m_shape.bytes());
+  }
+  /// Memory of the chunk in work.
+  StoredVector worked(Index number, Storage storage) const {
+    return elements_in(m_worked.subspan(static_cast<std::uint64_t>(number) * m_shape.vector_bytes()), storage,
+                       m_shape.elements);
+  }
+  static std::span<std::byte> bytes_of(StoredVector const& vector) {
+    return {static_cast<std::byte*>(vector.data),
+            static_cast<std::uint64_t>(vector.size) * bytes_per_value(vector.storage)};
+  }
+
+  template <class Part>
+  void timed(double& seconds, Part const& part) {
+    SteadyTime const begin = std::chrono::steady_clock::now();
+    part();
+    m_exec.fence("trainstone::train::measure_offload: a part of an update is timed");
+    seconds += seconds_since(begin);
+  }
+
+  void work(Index chunk, RoundSeconds& seconds) {
+    StoredVector const gradient_home = m_gradients.part(chunk * m_shape.elements, m_shape.elements),
+                       home = m_parameters.part(chunk * m_shape.elements, m_shape.elements),
+                       gradient = worked(0, m_asked->gradients), parameters = worked(1, types().parameters);
+    timed(seconds.copies, [&] {
+      copy_to_pinned(m_exec, bytes_of(gradient_home).data(), bytes_of(gradient));
+      if (!types().master) copy_to_pinned(m_exec, bytes_of(home).data(), bytes_of(parameters));
+    });
+    timed(seconds.update, [&] { update(gradient, parameters, slot(chunk)); });
+    timed(seconds.copies, [&] { copy_from_pinned(m_exec, bytes_of(parameters), bytes_of(home).data()); });
+  }
+
+  void update(ConstStoredVector gradient, StoredVector const& parameters, std::span<std::byte> vectors) {
+    std::vector<Vector<float>> moments;
+    for (Index i = 0; i < m_shape.vectors; ++i)
+      moments.push_back(elements_in(vectors.subspan(static_cast<std::uint64_t>(i) * m_shape.vector_bytes()),
+                                    Storage::fp32, m_shape.elements)
+                            .as<float>());
+    if (types().gradient_copy) {
+      StoredVector const copy = worked(2, Storage::fp32);
+      cast(m_exec, gradient, copy);
+      gradient = copy;
+    }
+    Vector<float> const master = types().master ? moments.front() : parameters.as<float>();
+    UpdateNumbers const numbers{.learning_rate = 1e-9, .gradient_scale = 1, .step = 1};
+    update_parameters(m_exec, m_asked->optimizer, numbers, true, gradient, master,
+                      std::span(moments).subspan(types().master ? 1 : 0).first(moment_count()), parameters);
+  }
+  std::size_t moment_count() const { return static_cast<std::size_t>(m_asked->optimizer.moments()); }
+
+  ExecutionSpace m_exec;
+  OffloadMeasurement const* m_asked;
+  ChunkShape m_shape;
+  StateMemory m_gradients, m_parameters;
+  PinnedMemory m_pinned;
+  std::span<std::byte> m_slots, m_worked;
+  ScratchFile m_file;
+  FileQueue m_queue; ///< ends before what it uses
 };
 
 } // namespace
 
 MeasuredOffload measure_offload(ExecutionSpace const& exec, Communicator& communicator, MemoryLedger& ledger,
                                 OffloadMeasurement const& measurement) {
-  std::optional<Requests> requests;
-  std::optional<ScratchFile> file;
-  std::uint64_t count = 0;
-  collectively(communicator, [&] {
-    requests.emplace(ledger, measurement.request_bytes);
-    count = std::max<std::uint64_t>(1, measurement.file_bytes / requests->bytes());
-    file.emplace(measurement.files, count * requests->bytes());
-  });
-  FileQueue queue(*file);
-  for (std::uint64_t i = 0; i < count; ++i) queue.wait(queue.write(i * requests->bytes(), requests->out()));
-  std::vector<double> copies, reads, writes;
+  std::optional<MovedState> state;
+  collectively(communicator, [&] { state.emplace(exec, ledger, measurement); });
+  std::vector<double> copies, updates, reads, writes;
   for (int number = 0; number <= measurement.rounds; ++number) {
     barrier(communicator);
-    TimedRound round;
-    round.run(queue, *requests, count);
-    double const copied = requests->copy(exec);
+    RoundSeconds const round = state->update();
     if (number == 0) continue;
-    copies.push_back(copied);
-    reads.push_back(round.read);
-    writes.push_back(round.write);
+    copies.push_back(round.copies);
+    updates.push_back(round.update);
+    reads.push_back(round.file.read);
+    writes.push_back(round.file.write);
   }
-  std::vector<double> seconds{median_of(copies), median_of(reads), median_of(writes)};
+  std::vector<double> seconds{median_of(copies), median_of(updates), median_of(reads), median_of(writes)};
   control_all_reduce(exec, communicator, Operation::max, seconds);
-  double const request = static_cast<double>(requests->bytes()), all = static_cast<double>(count) * request;
-  return {{2 * request / seconds[0], all / seconds[1], all / seconds[2]}, files_of_ranks(exec, communicator, &*file)};
+  return {state->rates({seconds[0], seconds[1], {seconds[2], seconds[3]}}),
+          files_of_ranks(exec, communicator, &state->file())};
 }
 
 } // namespace trainstone

@@ -213,6 +213,14 @@ TEST_CASE("an update waits for the file as long as nothing else covers it", "[tr
   CHECK(std::abs(predicted(0, behind / 2) - (file - behind / 2)) < 1e-6 * file);
   CHECK(std::abs(predicted(0, 1) - (file - behind)) < 1e-6 * file);
   CHECK(predicted(slow / 200, 1) < predicted(0, 1));
+
+  // what kernels take meanwhile is a rate of the file's, where it was measured
+  OffloadRates measured = rates;
+  measured.update_of_element = slow / 200;
+  PredictedMoves const found = predict_moves(plan.parallel, measured, slow, 1);
+  CHECK(std::abs(found.slower - elements * (slow / 200 - slow)) < 1e-9 * elements * slow);
+  CHECK(found.waits == predicted(slow / 200, 1));
+  CHECK(found.total() == found.copies + found.slower + found.waits);
 }
 
 TEST_CASE("an update asks for the first parameters when it begins", "[train][offload]") {

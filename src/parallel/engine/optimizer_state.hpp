@@ -65,6 +65,8 @@ public:
   /// reading the first chunk for the next one: that counts, and not that the first update has to do it itself.
   StateMoves const& moved() const { return m_moved; }
   double waited_seconds() const { return m_waited; }
+  /// How long it was read and written, also for others than updates.
+  FileSeconds file_seconds() const { return m_queue ? m_queue->seconds() : FileSeconds(); }
   /// What accesses the file. Null: there is none.
   ScratchFile const* file() const { return m_file ? &*m_file : nullptr; }
 

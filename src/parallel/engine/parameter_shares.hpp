@@ -73,6 +73,7 @@ public:
   StateMoves const& gathered() const { return m_gathered; }
   /// How long gathers and updates have waited for the file.
   double waited_seconds() const { return m_waited; }
+  FileSeconds file_seconds() const { return m_queue ? m_queue->seconds() : FileSeconds(); }
   /// Null: there is none.
   ScratchFile const* file() const { return m_file ? &*m_file : nullptr; }
 
@@ -102,7 +103,7 @@ private:
   bool m_counts = true;
   double m_waited = 0;
   std::optional<ScratchFile> m_file;
-  std::optional<FileQueue> m_queue; ///< ends before what it uses
+  mutable std::optional<FileQueue> m_queue; ///< ends before what it uses
 };
 
 } // namespace trainstone

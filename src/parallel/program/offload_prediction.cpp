@@ -57,7 +57,9 @@ PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, d
                              double between) {
   PredictedMoves moves;
   if (!plan.offload.has_chunks()) return moves;
-  std::vector<ChunkTimes> const chunks = times_of_chunks(plan, rates, update_of_element);
+  bool const is_known = plan.offload.has_file() && rates.update_of_element > 0;
+  double const update_of_chunks = is_known ? rates.update_of_element : update_of_element;
+  std::vector<ChunkTimes> const chunks = times_of_chunks(plan, rates, update_of_chunks);
   if (chunks.empty()) return moves;
   FileClock file; // both files lie on one disk
   double now = 0;
@@ -65,7 +67,7 @@ PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, d
   constexpr int until_steady = 4;
   for (int update = 0; update < until_steady; ++update) {
     double const busy_before = file.busy();
-    moves = {};
+    moves = {.slower = static_cast<double>(plan.layout.share_elements()) * (update_of_chunks - update_of_element)};
     if (chunks.front().read_parameters > 0) ready = file.request(now, chunks.front().read_parameters);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       double const next =

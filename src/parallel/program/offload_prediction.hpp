@@ -7,11 +7,12 @@
 
 namespace trainstone {
 
-/// In bytes/s, of one rank while all ranks of its node move theirs.
+/// In bytes/s, of one rank while all ranks of its node move theirs, and while kernels update what is there.
 struct OffloadRates {
-  double copy = 0;  ///< between the memory of kernels and the host's
-  double read = 0;  ///< of a file, in turn with writes
-  double write = 0; ///< as above
+  double copy = 0;              ///< between the memory of kernels and the host's
+  double read = 0;              ///< of a file, in turn with writes
+  double write = 0;             ///< as above
+  double update_of_element = 0; ///< kernels, in s, while a file is read and written; 0: not known, as in place
 
   bool operator==(OffloadRates const&) const = default;
 };
@@ -19,10 +20,13 @@ struct OffloadRates {
 /// In s.
 struct PredictedMoves {
   double copies = 0; ///< of an update
+  double slower = 0; ///< that kernels take longer than in place; below 0: less long, as chunks lie in a cache
   double waits = 0;  ///< of an update, for the file
   double file = 0;   ///< that the file is read or written for an update, if nothing waits
   /// What of the file's time something else covers.
   double hidden() const { return file - waits; }
+  /// That an update takes longer than in place.
+  double total() const { return copies + slower + waits; }
 };
 
 /// The same of a step that takes `step` seconds without these moves, update included.
@@ -30,7 +34,7 @@ PredictedMoves predict_moves_of_step(ShardPlan const& plan, OffloadRates const& 
                                      double step);
 
 /// The steady state of updates that follow each other: requests queue at the file one after the other, as
-/// OptimizerState makes them. \param[in] update_of_element  kernels, in s   \param[in] between  from the end of an
+/// OptimizerState makes them. \param[in] update_of_element  in place, in s   \param[in] between  from the end of an
 /// update to the next one, in s   Linear in the number of chunks.
 PredictedMoves predict_moves(ShardPlan const& plan, OffloadRates const& rates, double update_of_element,
                              double between);
