@@ -8,8 +8,8 @@
 #include "train/verification/reference_check.hpp"
 
 #include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -123,21 +123,24 @@ TEST_CASE("a grid trains as one rank does, and drops the same elements", "[mpi][
   Communicator world = Communicator::world();
   Recompute const again = GENERATE(Recompute::none, Recompute::full);
   AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
-  auto const held_out = [&](Communicator& ranks, Grid const& grid) {
+  auto const held_out = [&](Communicator& ranks, Grid const& grid, double dropout) {
     RunConfig config = grid_config(grid, 8 / grid.data);
-    config.model_options = {.attention = attention, .dropout = 0.2, .recompute = {again}};
+    config.model_options = {.attention = attention, .dropout = dropout, .recompute = {again}};
     TrainingRun run(ranks, config);
     for (std::int64_t step = 1; step <= 4; ++step) run.trainer.step(step);
     double const loss = run.trainer.validate();
     run.trainer.finish();
     return loss;
   };
-  double expected = 0;
-  if (std::optional<Communicator> one = world.first(1)) expected = held_out(*one, {});
-  expected = all_gather_values(world, expected).front();
+  constexpr double dropout = 0.2, drops_more = 0.201; // of 129,024 elements in all micro-batches, about 129 more
+  std::vector<double> losses(2);
+  if (std::optional<Communicator> one = world.first(1))
+    losses = {held_out(*one, {}, dropout), held_out(*one, {}, drops_more)};
+  double const expected = all_gather_values(world, losses[0]).front(),
+               other = std::abs(all_gather_values(world, losses[1]).front() - expected);
   for (Grid const& grid : grids_of(world.size())) {
-    INFO(words_of(grid));
-    // four updates in fp32: losses of about 4.6, each within some roundings. Other masks move the loss by 1e-3.
-    CHECK_THAT(held_out(world, grid), Catch::Matchers::WithinRel(expected, 2e-6));
+    double const found = std::abs(held_out(world, grid, dropout) - expected);
+    INFO(words_of(grid) << ": the loss " << expected << " differs by " << found << ", with other masks by " << other);
+    CHECK(found < other / 1000); // sums in other orders move it by some roundings
   }
 }
