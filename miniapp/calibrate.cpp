@@ -166,12 +166,12 @@ std::string measure_copies_and_file(MeasuredMachine& machine, RankContext& conte
 void print_offload(MeasuredMachine const& machine, std::string const& why_not) {
   if (!machine.offload) return fmt::print("# no rates of copies and files: {}\n", why_not);
   OffloadRates const& rates = *machine.offload;
-  fmt::print(
-      "# in an update that moves its state a rank copies {:.1f} GB/s between kernels and host, reads {:.2f} GB/s of a\n"
-      "# file, writes {:.2f} GB/s and updates an element in {:.3f} ns\n"
-      "# {}\n",
-      1e-9 * rates.copy, 1e-9 * rates.read, 1e-9 * rates.write, 1e9 * rates.update_of_element,
-      to_string(*machine.files));
+  fmt::print("# a rank copies {:.1f} GB/s between kernels and host; in an update of a file's state {:.1f} GB/s, reads "
+             "{:.2f} GB/s\n"
+             "# of the file, writes {:.2f} GB/s and updates an element in {:.3f} ns,\n"
+             "# {}\n",
+             1e-9 * rates.copy, 1e-9 * rates.copy_beside_file, 1e-9 * rates.read, 1e-9 * rates.write,
+             1e9 * rates.update_of_element, to_string(*machine.files));
 }
 
 void print_parts(MeasuredParts const& parts) {

@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainstone {
 
@@ -112,8 +113,9 @@ void print_work(RunPlan const& plan) {
 /// The predicted time of a step, and where it comes from.
 struct PredictedStep {
   double compute_seconds;
-  double communication_seconds; ///< that no computation covers, waits for other ranks included
-  char const* from;             ///< "parts", "peaks"
+  double communication_seconds;               ///< that no computation covers, waits for other ranks included
+  char const* from;                           ///< "parts", "peaks"
+  std::optional<double> exposed_offload = {}; ///< of this time, in which gathers and the update wait for files of state
 };
 
 /// Of an update that moves its state, beside what its kernels take. \param[in] step  in s, without
@@ -126,6 +128,9 @@ PredictedMoves predict_moves_of(RunPlan const& plan, MachineSource const& machin
   PredictedMoves const moves = predict_moves_of_step(plan.parallel, *machine.measured->offload, each, step);
   fmt::print("  an update copies state for {:.3g} s and waits {:.3g} s for the file, which takes {:.3g} s\n",
              moves.copies, moves.waits, moves.file);
+  if (moves.slower != 0)
+    fmt::print("  its kernels take {:.3g} s {} than in place\n", std::abs(moves.slower),
+               moves.slower > 0 ? "longer" : "less");
   return moves;
 }
 
@@ -149,7 +154,10 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
     fmt::print("  note: the longer pace of faults.straggler is not predicted\n");
   double const compute = seconds(busiest.compute), others = seconds(busiest.exposed() + busiest.others);
   PredictedMoves const moves = predict_moves_of(stages.front(), machine, compute + others);
-  return {compute + moves.total(), others, "parts"};
+  PredictedStep step{compute + moves.total(), others, "parts"};
+  if (stages.front().parallel.offload.has_file())
+    step.exposed_offload = moves.waits + seconds(busiest.act[static_cast<std::size_t>(Act::fetch)]);
+  return step;
 }
 
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.
@@ -224,6 +232,7 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
     estimate.compute_seconds = step->compute_seconds;
     estimate.communication_seconds = step->communication_seconds;
     estimate.predicted_from = step->from;
+    estimate.exposed_offload_seconds = step->exposed_offload;
   }
   write_file_atomically(options.json_file, estimate_json(estimate));
 }

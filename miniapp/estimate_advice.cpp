@@ -73,6 +73,7 @@ int estimate_advice(EstimateOptions const& options) {
     fmt::print("{}", rule_text(*report.rule, *report.memory));
   }
   report.own = own_way(request.asked);
+  report.model = request.asked.deck().config.model;
   report.advice = find_ways(request, machine);
   if (report.advice.ranked.empty()) report.ranks_needed = ranks_that_fit(request, most_ranks);
   fmt::print("{}", advice_text(report, static_cast<std::size_t>(options.top)));

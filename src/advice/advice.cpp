@@ -260,7 +260,7 @@ Search search_of(AdviceRequest const& request, StepMachine const* machine) {
 /// Of ways that differ in savings alone, those that may need least memory. Parameters may be anywhere: with the kernels
 /// they may need less than the slots to which they are gathered.
 bool saves_most(Way const& way) {
-  return way.recompute == Recompute::full && way.sequence == (way.tensor > 1) && way.optimizer == Residence::host;
+  return way.recompute == Recompute::full && way.optimizer == Residence::host; // positions may not be shareable
 }
 
 /// Whether any way fits on so many ranks. What is on the host or in a file, any host holds.

@@ -1,5 +1,6 @@
 #include "advice/advice_text.hpp"
 
+#include "advice/published_runs.hpp"
 #include "core/json_text.hpp"
 #include "core/plural.hpp"
 #include "report/output.hpp"
@@ -68,6 +69,47 @@ std::string change_text(AdviceReport const& report) {
   if (count == 0) return "the deck as it is fits\n";
   return fmt::format("the least change of the deck after which it fits, of {}: {}{}\n  {}\n", plural(count, "choice"),
                      to_string(least->way), elsewhere(*least), set_options(least->keys));
+}
+
+/// Tensor ranks and stages with which others have trained the model, and the name of the publication.
+struct PublishedMesh {
+  std::int64_t tensor, pipeline;
+  std::string_view publication;
+  bool operator==(PublishedMesh const&) const = default;
+};
+
+std::vector<PublishedMesh> published_meshes(GptConfig const& model) {
+  std::vector<PublishedMesh> meshes;
+  for (Publication const& publication : publications())
+    for (PublishedRun const& run : publication.runs) {
+      if (run.layers != model.layers || run.heads != model.heads || run.channels != model.channels) continue;
+      PublishedMesh const mesh{run.tensor, run.pipeline, publication.name};
+      if (std::ranges::find(meshes, mesh) == meshes.end()) meshes.push_back(mesh);
+    }
+  return meshes;
+}
+
+/// The fastest way on the mesh, wherever it stands.
+std::string published_text(AdviceReport const& report) {
+  std::string text;
+  std::vector<RankedWay> const& ranked = report.advice.ranked;
+  for (PublishedMesh const& mesh : published_meshes(report.model)) {
+    auto const is_on = [&](RankedWay const& one) {
+      return one.way.tensor == mesh.tensor && one.way.pipeline == mesh.pipeline && one.way.features == 1;
+    };
+    auto const best = std::ranges::find_if(ranked, is_on);
+    text += fmt::format("published of this model ({}): tensor {} x pipeline {}; ", mesh.publication, mesh.tensor,
+                        mesh.pipeline);
+    if (best == ranked.end())
+      text += "here no way with it fits\n";
+    else if (!best->has_time)
+      text += "here it fits with state that is moved\n";
+    else
+      text += fmt::format("here it is place {} of {}, with {:.4g} s {}: {}\n", best - ranked.begin() + 1, ranked.size(),
+                          best->played ? best->time.step : best->rough_seconds, best->played ? "predicted" : "roughly",
+                          to_string(best->way));
+  }
+  return text;
 }
 
 /// What is known of ways that were not played.
@@ -156,6 +198,7 @@ std::string advice_text(AdviceReport const& report, std::size_t top) {
     if (played > 0) text += fmt::format("the fastest: {}\n", set_options(advice.ranked.front().keys));
     text += change_text(report);
   }
+  text += published_text(report);
   text += excluded_text(advice);
   if (advice.ranked.empty())
     text += report.ranks_needed ? fmt::format("NOTHING FITS on {}; something fits from {} on\n",

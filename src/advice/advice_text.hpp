@@ -20,6 +20,7 @@ struct AdviceReport {
   std::optional<RuleAdvice> rule; ///< where memory is given
   Advice advice;
   Way own;                                  ///< of the deck
+  GptConfig model;                          ///< of the deck
   std::optional<std::int64_t> ranks_needed; ///< where nothing fits
   std::optional<RankedOrder> check;
 };

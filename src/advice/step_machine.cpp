@@ -74,6 +74,7 @@ StepMachine read_step_machine(std::string const& path, DeckOnRanks const& asked)
     machine.description += "  times of parts, measured for this deck; of other decks each part has the same ratio to "
                            "the peaks\n";
   } else {
+    if (machine.offload) machine.offload->update_of_element = 0; // of this deck's kernels, which then are at the peaks
     machine.description += fmt::format("  parts at the peaks: {} {}{}\n", path, missing,
                                        run.config.precision.recipe == RecipeName::fp32
                                            ? ""

@@ -81,7 +81,10 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
   change("parallel.zero_stage", way.zero_stage, asked.zero_stage);
   change("parallel.shard_group", way.shard_group, asked.shard_group);
   change("parallel.sequence", way.sequence, asked.sequence);
-  change("memory.recompute", to_string(way.recompute), to_string(deck.config.model_options.recompute_of(0)));
+  std::vector<Recompute> const& recompute = deck.config.model_options.recompute;
+  if (std::ranges::any_of(recompute, [&](Recompute one) { return one != way.recompute; }) ||
+      (recompute.empty() && way.recompute != Recompute::none))
+    set("memory.recompute", to_string(way.recompute));
   change("memory.offload_optimizer", to_string(way.optimizer), to_string(asked.offload_optimizer));
   change("memory.offload_param", to_string(way.parameters), to_string(asked.offload_parameters));
   return keys;

@@ -83,8 +83,11 @@ constexpr std::array offload_rates{std::pair{"copy_bytes_per_second", &OffloadRa
                                    std::pair{"read_bytes_per_second", &OffloadRates::read},
                                    std::pair{"write_bytes_per_second", &OffloadRates::write}};
 
-/// Files without it know the time of an update in place alone.
-constexpr char const* update_seconds = "update_seconds_per_element";
+/// Files without them are older.
+constexpr std::array rates_beside_file{
+    std::pair{"update_copy_bytes_per_second", &OffloadRates::copy_beside_file},
+    std::pair{"update_seconds_per_element", &OffloadRates::update_of_element},
+};
 
 Json parts_json(MeasuredParts const& parts) {
   Json json{{"conditions", parts.conditions}, {"threads", parts.threads}, {"layers", parts.layers}};
@@ -211,7 +214,8 @@ std::optional<OffloadRates> read_offload(JsonFile const& document) {
     rates.*member = document.number(place);
     document.require(rates.*member > 0, place + " must be above 0");
   }
-  rates.update_of_element = document.optional_non_negative(fmt::format("/offload/{}", update_seconds)).value_or(0);
+  for (auto const& [name, member] : rates_beside_file)
+    rates.*member = document.optional_non_negative(fmt::format("/offload/{}", name)).value_or(0);
   return rates;
 }
 
@@ -327,7 +331,8 @@ std::string machine_json(MeasuredMachine const& machine) {
   if (machine.parts) json["parts"] = parts_json(*machine.parts);
   for (auto const& [name, member] : offload_rates)
     if (machine.offload) json["offload"][name] = finite(*machine.offload.*member, name);
-  if (machine.offload) json["offload"][update_seconds] = finite(machine.offload->update_of_element, update_seconds);
+  for (auto const& [name, member] : rates_beside_file)
+    if (machine.offload) json["offload"][name] = finite(*machine.offload.*member, name);
   if (machine.offload && machine.files) json["offload"]["files"] = files_json(*machine.files);
   if (machine.network.kind != Interconnect::Kind::full) json["network"] = network_json(machine.network);
   return json_text(json);

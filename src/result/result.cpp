@@ -369,6 +369,7 @@ std::string estimate_json(Estimate const& estimate) {
   json["compute_seconds"] = or_null(estimate.compute_seconds);
   json["communication_seconds"] = or_null(estimate.communication_seconds);
   json["predicted_from"] = or_null(estimate.predicted_from);
+  json["exposed_offload_seconds"] = or_null(estimate.exposed_offload_seconds);
   for (LargestValue const& one : estimate.largest) {
     Json& largest = json["largest"][one.key] = {{"value", or_null(one.value)}, {"set", one.settings}};
     largest["needed_bytes"] = or_null(one.needed);

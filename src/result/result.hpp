@@ -181,9 +181,10 @@ struct Estimate {
   std::uint64_t needed_bytes = 0;           ///< of the memory that kernels work on
   std::optional<std::uint64_t> given_bytes; ///< nothing: not asked whether it fits
   std::optional<double> compute_seconds;    ///< of a step, where a machine is known
-  std::optional<double> communication_seconds; ///< of a step, which computation does not cover
-  std::optional<std::string> predicted_from;   ///< "parts" or "peaks": what the seconds come from
-  std::vector<LargestValue> largest;           ///< where bytes are given
+  std::optional<double> communication_seconds;   ///< of a step, which computation does not cover
+  std::optional<std::string> predicted_from;     ///< "parts" or "peaks": what the seconds come from
+  std::optional<double> exposed_offload_seconds; ///< of a step's, as in metrics of result.json
+  std::vector<LargestValue> largest;             ///< where bytes are given
 };
 
 /// Compiler name and version of this build.

@@ -28,7 +28,8 @@ double median_of(std::vector<double> values) {
 struct ChunkShape {
   Index elements, vectors, chunks;
 
-  Index all() const { return elements * chunks; }
+  /// Gradients and parameters are there of a few chunks, whose places are used in turn.
+  Index homes() const { return elements * OffloadMeasurement::fewest_chunks; }
   std::uint64_t vector_bytes() const { return static_cast<std::uint64_t>(elements) * sizeof(float); }
   /// Of a request: all vectors.
   std::uint64_t bytes() const { return static_cast<std::uint64_t>(vectors) * vector_bytes(); }
@@ -47,10 +48,11 @@ ChunkShape shape_of(OffloadMeasurement const& measurement) {
   return shape;
 }
 
-/// Of one update of all chunks, in s.
+/// Of one update of all chunks, in s, and of its copies without a file.
 struct RoundSeconds {
   double copies = 0, update = 0;
   FileSeconds file = {};
+  double copies_alone = 0;
 };
 
 /// State in a file, and with the kernels gradients and parameters, as OptimizerState and the engine have them.
@@ -88,24 +90,30 @@ public:
     m_queue.wait(last);
     FileSeconds const after = m_queue.seconds();
     seconds.file = {after.read - before.read, after.write - before.write};
+    for (Index i = 0; i < m_shape.chunks; ++i) {
+      timed(seconds.copies_alone, [&] { copy_here(i); });
+      timed(seconds.copies_alone, [&] { copy_back(i); });
+    }
     return seconds;
   }
 
   /// The rates of a round that took so long.
   OffloadRates rates(RoundSeconds const& seconds) const {
-    auto const elements = static_cast<double>(m_shape.all()), bytes = static_cast<double>(m_shape.file_bytes());
+    auto const elements = static_cast<double>(m_shape.elements * m_shape.chunks),
+               bytes = static_cast<double>(m_shape.file_bytes());
     auto const copied = static_cast<double>(bytes_per_value(m_asked->gradients) +
                                             bytes_per_value(types().parameters) * (types().master ? 1 : 2));
-    return {.copy = elements * copied / seconds.copies,
+    return {.copy = elements * copied / seconds.copies_alone,
             .read = bytes / seconds.file.read,
             .write = bytes / seconds.file.write,
+            .copy_beside_file = elements * copied / seconds.copies,
             .update_of_element = seconds.update / elements};
   }
   ScratchFile const& file() const { return m_file; }
 
 private:
   StateMemory state(MemoryLedger& ledger, Storage storage) {
-    return {m_exec, nullptr, ledger, MemoryCategory::buffers, "measured state", storage, m_shape.all()};
+    return {m_exec, nullptr, ledger, MemoryCategory::buffers, "measured state", storage, m_shape.homes()};
   }
   StateTypes const& types() const { return m_asked->types; }
   std::uint64_t place(Index chunk) const { return static_cast<std::uint64_t>(chunk) * m_shape.bytes(); }
@@ -130,19 +138,26 @@ private:
     seconds += seconds_since(begin);
   }
 
+  static std::byte* home(StateMemory const& state, Index chunk, ChunkShape const& shape) {
+    return bytes_of(state.part(chunk % OffloadMeasurement::fewest_chunks * shape.elements, shape.elements)).data();
+  }
+  StoredVector gradient() const { return worked(0, m_asked->gradients); }
+  StoredVector parameters() const { return worked(1, types().parameters); }
+
+  void copy_here(Index chunk) {
+    copy_to_pinned(m_exec, home(m_gradients, chunk, m_shape), bytes_of(gradient()));
+    if (types().master) return set_to_zero(m_exec, parameters());
+    copy_to_pinned(m_exec, home(m_parameters, chunk, m_shape), bytes_of(parameters()));
+  }
+  void copy_back(Index chunk) { copy_from_pinned(m_exec, bytes_of(parameters()), home(m_parameters, chunk, m_shape)); }
+
   void work(Index chunk, RoundSeconds& seconds) {
-    StoredVector const gradient_home = m_gradients.part(chunk * m_shape.elements, m_shape.elements),
-                       home = m_parameters.part(chunk * m_shape.elements, m_shape.elements),
-                       gradient = worked(0, m_asked->gradients), parameters = worked(1, types().parameters);
-    timed(seconds.copies, [&] {
-      copy_to_pinned(m_exec, bytes_of(gradient_home).data(), bytes_of(gradient));
-      if (!types().master) copy_to_pinned(m_exec, bytes_of(home).data(), bytes_of(parameters));
-    });
-    timed(seconds.update, [&] { update(gradient, parameters, slot(chunk)); });
-    timed(seconds.copies, [&] { copy_from_pinned(m_exec, bytes_of(parameters), bytes_of(home).data()); });
+    timed(seconds.copies, [&] { copy_here(chunk); });
+    timed(seconds.update, [&] { update(gradient(), slot(chunk)); });
+    timed(seconds.copies, [&] { copy_back(chunk); });
   }
 
-  void update(ConstStoredVector gradient, StoredVector const& parameters, std::span<std::byte> vectors) {
+  void update(ConstStoredVector gradient, std::span<std::byte> vectors) {
     std::vector<Vector<float>> moments;
     for (Index i = 0; i < m_shape.vectors; ++i)
       moments.push_back(elements_in(vectors.subspan(static_cast<std::uint64_t>(i) * m_shape.vector_bytes()),
@@ -153,10 +168,10 @@ private:
       cast(m_exec, gradient, copy);
       gradient = copy;
     }
-    Vector<float> const master = types().master ? moments.front() : parameters.as<float>();
+    Vector<float> const master = types().master ? moments.front() : parameters().as<float>();
     UpdateNumbers const numbers{.learning_rate = 1e-9, .gradient_scale = 1, .step = 1};
     update_parameters(m_exec, m_asked->optimizer, numbers, true, gradient, master,
-                      std::span(moments).subspan(types().master ? 1 : 0).first(moment_count()), parameters);
+                      std::span(moments).subspan(types().master ? 1 : 0).first(moment_count()), parameters());
   }
   std::size_t moment_count() const { return static_cast<std::size_t>(m_asked->optimizer.moments()); }
 
@@ -176,7 +191,7 @@ MeasuredOffload measure_offload(ExecutionSpace const& exec, Communicator& commun
                                 OffloadMeasurement const& measurement) {
   std::optional<MovedState> state;
   collectively(communicator, [&] { state.emplace(exec, ledger, measurement); });
-  std::vector<double> copies, updates, reads, writes;
+  std::vector<double> copies, updates, reads, writes, copies_alone;
   for (int number = 0; number <= measurement.rounds; ++number) {
     barrier(communicator);
     RoundSeconds const round = state->update();
@@ -185,10 +200,12 @@ MeasuredOffload measure_offload(ExecutionSpace const& exec, Communicator& commun
     updates.push_back(round.update);
     reads.push_back(round.file.read);
     writes.push_back(round.file.write);
+    copies_alone.push_back(round.copies_alone);
   }
-  std::vector<double> seconds{median_of(copies), median_of(updates), median_of(reads), median_of(writes)};
+  std::vector<double> seconds{median_of(copies), median_of(updates), median_of(reads), median_of(writes),
+                              median_of(copies_alone)};
   control_all_reduce(exec, communicator, Operation::max, seconds);
-  return {state->rates({seconds[0], seconds[1], {seconds[2], seconds[3]}}),
+  return {state->rates({seconds[0], seconds[1], {seconds[2], seconds[3]}, seconds[4]}),
           files_of_ranks(exec, communicator, &state->file())};
 }
 

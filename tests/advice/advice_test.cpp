@@ -321,6 +321,32 @@ TEST_CASE("where nothing fits, the number of ranks is named from which on someth
   CHECK_FALSE(ranks_that_fit(request, 64));
 }
 
+TEST_CASE("where ranks cannot share positions, they may share the rest", "[advice]") {
+  AdviceRequest request{.asked = deck_on(1), .memory = 4'200'000};
+  request.asked = request.asked.with(
+      {"comm.expected_ranks=0", "model.layers=1", "model.channels=256", "model.context=33", "batch.global=1"});
+  std::optional<std::int64_t> const enough = ranks_that_fit(request, 64);
+  REQUIRE(enough);
+  CHECK(*enough > 1);
+  for (std::int64_t ranks = 1; ranks <= *enough; ranks *= 2) {
+    AdviceRequest there = request;
+    there.asked.ranks = ranks;
+    Advice const found = find_ways(there, machine());
+    CHECK(found.ranked.empty() == (ranks < *enough));
+    CHECK(std::ranges::none_of(found.ranked, [](RankedWay const& one) { return one.way.sequence; }));
+  }
+}
+
+TEST_CASE("a way names its recomputation where the deck lists one for each block", "[advice]") {
+  DeckOnRanks const asked = deck_on(1).with({R"(memory.recompute=["full","full","none","none"])"});
+  for (Recompute const how : {Recompute::none, Recompute::full}) {
+    Way way = own_way(asked);
+    way.recompute = how;
+    std::vector<std::string> const keys = keys_of(way, batch_of_ways(asked), asked.deck());
+    CHECK(std::ranges::count(keys, fmt::format("memory.recompute={}", to_string(how))) == 1);
+  }
+}
+
 TEST_CASE("the least change of a deck is the way with the fewest other choices", "[advice]") {
   DeckOnRanks const asked = deck_on(8);
   Way const own = own_way(asked);

@@ -111,6 +111,16 @@ TEST_CASE("a plan of memory alone is that of the whole plan", "[advice]") {
   }
 }
 
+TEST_CASE("a stage that keeps more than the ones before it is looked at, too", "[advice]") {
+  std::string again; // of four stages the second and the third one keep all
+  for (int block = 0; block < 20; ++block)
+    again += fmt::format("{}\"{}\"", block > 0 ? "," : "", block / 5 == 1 || block / 5 == 2 ? "none" : "full");
+  DeckOnRanks const asked = deck_on(20).with(
+      {"model.layers=20", "batch.accumulation=8", "parallel.pipeline=4", "memory.recompute=[" + again + "]"});
+  CHECK(first_of_kinds(planned_run(asked)).size() == 3);
+  CHECK(needed_memory(asked) == most_needed(asked));
+}
+
 TEST_CASE("of stages with the same parts none needs more memory than the first one", "[advice]") {
   for (std::string const& schedule : training_schedules())
     for (std::string const strategy : {"ddp", "zero"}) { // 20 ranks: so many that some stand for the others

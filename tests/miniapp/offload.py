@@ -86,6 +86,21 @@ class Moved(OffloadTest):
             self.assertEqual(moved["file_bytes"] > 0, name == "file")
             self.assertIn("offload-volume", runs[name].out)
 
+    def test_stages_that_compute_again_end_with_the_same_bits(self):
+        deck = Deck({"model.layers": "4"})
+        stages = ("parallel.pipeline=2", "memory.recompute=full")
+        both = ("memory.offload_optimizer=file", "memory.offload_param=file", "memory.offload_chunk=5000 B")
+        for ranks, keys, moves in ((2, ("parallel.strategy=ddp", "precision.recipe=mixed16"),
+                                    (("memory.offload_optimizer=host",), both[:1], (*both[:1], both[2]))),
+                                   (4, ("parallel.strategy=zero", "parallel.zero_stage=3"), (both,))):
+            futures = [start("run", deck.path, *settings(*stages, *keys, *more), ranks=ranks) for more in ((), *moves)]
+            whole, *moved = (self.assert_ended(future.result(), 0, "finite") for future in futures)
+            for one in moved:
+                with self.subTest(ranks=ranks):
+                    self.assertEqual(final_hash(one), final_hash(whole))
+                    self.assertEqual(one.losses, whole.losses)
+                    self.assertEqual(one.result["predicted"]["offload"], one.result["counted"]["offload"])
+
     def test_a_training_goes_on_with_another_residence(self):
         self.check_another_residence((*KEYS[:2], "precision.recipe=mixed16"), "memory.offload_optimizer")
 
@@ -238,6 +253,9 @@ class Engines(OffloadTest):
         files = json.loads((outcome.folder / "peaks.json").read_text())["offload"]["files"]
         how = "io_uring" if files["io_uring_ranks"] else "pread and pwrite"
         self.assertEqual(files["ranks"], 1)
+        for name, rate in json.loads((outcome.folder / "peaks.json").read_text())["offload"].items():
+            if name != "files":
+                self.assertGreater(rate, 0, name)
         self.assertIn(f"# in {files['folder']} by {how}, ", outcome.out)
 
 

@@ -1,6 +1,7 @@
 // What is measured for predictions of a step: times of every part, the same on all ranks, of ranks that do not
 // communicate.
 
+#include "train/offload_measurement.hpp"
 #include "train/part_measurement.hpp"
 
 #include "comm/execution/control.hpp"
@@ -119,4 +120,28 @@ TEST_CASE("a step is predicted from measured parts", "[mpi][parts]") {
   PartTimes::OfPart const attention = times.parts.at(PartKind::attention), mlp = times.parts.at(PartKind::mlp);
   CHECK(timeline.step > 6e9 * (attention.forward + attention.backward + mlp.forward + mlp.backward));
   CHECK(timeline.busiest().exposed() == 0);
+}
+
+TEST_CASE("updates of state in a file are measured with every optimizer and recipe, and all ranks know the same",
+          "[mpi][parts][offload]") {
+  Communicator world = Communicator::world();
+  auto const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16, RecipeName::mixed20);
+  auto const optimizer = GENERATE(OptimizerType::adamw, OptimizerType::sgd);
+  OffloadMeasurement const measurement{.request_bytes = GENERATE(std::uint64_t{1}, std::uint64_t{5000}),
+                                       .file_bytes = 64 << 10,
+                                       .rounds = 1,
+                                       .optimizer = {.type = optimizer},
+                                       .types = state_types({.recipe = recipe})};
+  MemoryLedger ledger;
+  MeasuredOffload const measured = measure_offload(ExecutionSpace(), world, ledger, measurement);
+  OffloadRates const& rates = measured.rates;
+  for (double const rate : {rates.copy, rates.read, rates.write, rates.copy_beside_file, rates.update_of_element}) {
+    CHECK(rate > 0);
+    CHECK(std::isfinite(rate));
+    CHECK(
+        std::ranges::equal(all_gather_values(world, rate), std::vector(static_cast<std::size_t>(world.size()), rate)));
+  }
+  CHECK(measured.files.ranks == world.size());
+  CHECK(ledger.high_water().total() > 0);
+  CHECK(ledger.current().total() == 0);
 }

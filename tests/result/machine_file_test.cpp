@@ -46,7 +46,7 @@ MeasuredMachine sample_machine() {
   machine.provenance = {"2000-01-01T00:00:00Z", "host \"a\"", "A CPU", "MPICH 5.0.2", "0.1.0 git 1a2b3c4d", 3, 2,
                         MessageBuffers::staged};
   machine.gemm_flops_per_second = 1e11 / 3;
-  machine.offload = {1e10 / 3, 2e9 / 3, 1e9 / 3, 1e-9 / 3};
+  machine.offload = {1e10 / 3, 2e9 / 3, 1e9 / 3, 1e9 / 7, 1e-9 / 3};
   machine.files = {3, 2, 1, "/tmp", ""};
   MeasuredParts& parts = machine.parts.emplace();
   parts.conditions = {{"channels", "160"}, {"gemm", "auto"}};

@@ -28,11 +28,15 @@ struct ChunkTimes {
   double copies, update;
 };
 
+double copy_rate(OffloadPlan const& plan, OffloadRates const& rates) {
+  return plan.has_file() && rates.copy_beside_file > 0 ? rates.copy_beside_file : rates.copy;
+}
+
 std::vector<ChunkTimes> times_of_chunks(ShardPlan const& plan, OffloadRates const& rates, double update_of_element) {
   StateLayout const& layout = plan.layout;
   OffloadPlan const& offload = plan.offload;
   StateMoves const copied = update_moves(offload, layout, plan.reductions.storage);
-  double const copies_of_element = static_cast<double>(copied.to_host + copied.to_kernels) / rates.copy /
+  double const copies_of_element = static_cast<double>(copied.to_host + copied.to_kernels) / copy_rate(offload, rates) /
                                    static_cast<double>(std::max<Index>(1, layout.share_elements()));
   auto const vectors = static_cast<double>(offload.optimizer == Residence::file ? optimizer_vectors(layout) : 0);
   auto const footprint = [](Index elements, std::size_t each) {

@@ -7,12 +7,14 @@
 
 namespace trainstone {
 
-/// In bytes/s, of one rank while all ranks of its node move theirs, and while kernels update what is there.
+/// In bytes/s, of one rank while all ranks of its node move theirs.
 struct OffloadRates {
-  double copy = 0;              ///< between the memory of kernels and the host's
-  double read = 0;              ///< of a file, in turn with writes
-  double write = 0;             ///< as above
-  double update_of_element = 0; ///< kernels, in s, while a file is read and written; 0: not known, as in place
+  double copy = 0;  ///< between the memory of kernels and the host's
+  double read = 0;  ///< of a file, in turn with writes, while kernels update what is there
+  double write = 0; ///< as above
+  // While a file is read and written, which shares the memory's bandwidth. 0: not known, as without a file.
+  double copy_beside_file = 0;
+  double update_of_element = 0; ///< kernels, in s, with optimizer and types of the deck that was measured
 
   bool operator==(OffloadRates const&) const = default;
 };

@@ -78,11 +78,13 @@ ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology) {
 ExtremePlans plan_extreme_traffic(ResolvedRun const& run) { return plan_extremes(run, plan_traffic); }
 
 std::vector<Rank> first_of_kinds(ResolvedRun const& run) {
-  std::set<std::tuple<bool, bool, std::vector<Index>>> kinds;
+  std::set<std::tuple<bool, bool, std::vector<Index>, std::vector<Recompute>>> kinds;
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < run.stages.size(); ++i) {
     ModelStage const& stage = run.stages[i];
-    if (kinds.emplace(stage.embed, stage.head, blocks_by_chunk(stage)).second)
+    std::vector<Recompute> recompute;
+    for (Index const block : stage.blocks) recompute.push_back(run.config.model_options.recompute_of(block));
+    if (kinds.emplace(stage.embed, stage.head, blocks_by_chunk(stage), recompute).second)
       ranks.push_back(run.mesh.rank_at(Axis::pipeline, 0, static_cast<Rank>(i)));
   }
   return ranks;

@@ -18,8 +18,9 @@ ExtremePlans plan_extremes(RunConfig const& config, Topology const& topology);
 /// The same ranks, with what plan_traffic() plans.
 ExtremePlans plan_extreme_traffic(ResolvedRun const& run);
 
-/// Rank 0 and the ranks of its line of the pipeline whose stages are the first ones of their kind. Stages with the same
-/// parts are of a kind, and the first one keeps the activations of most micro-batches.
+/// Rank 0 and the ranks of its line of the pipeline whose stages are the first ones of their kind. Stages are of a kind
+/// if they have the same parts, which keep and compute again the same. Of these the first one keeps the activations of
+/// most micro-batches.
 std::vector<Rank> first_of_kinds(ResolvedRun const& run);
 
 /// The plan of the rank that needs most memory, as plan_memory() plans it: of ranks of first_of_kinds(), because a
