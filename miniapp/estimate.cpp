@@ -131,6 +131,7 @@ PredictedMoves predict_moves_of(RunPlan const& plan, MachineSource const& machin
   if (moves.slower != 0)
     fmt::print("  its kernels take {:.3g} s {} than in place\n", std::abs(moves.slower),
                moves.slower > 0 ? "longer" : "less");
+  fmt::print("  with this update a step takes {:.4g} s\n", step + moves.total());
   return moves;
 }
 
@@ -234,6 +235,7 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
     estimate.predicted_from = step->from;
     estimate.exposed_offload_seconds = step->exposed_offload;
   }
+  make_folder_of(options.json_file);
   write_file_atomically(options.json_file, estimate_json(estimate));
 }
 
@@ -278,6 +280,7 @@ void print_heading(Deck const& deck, ResolvedRun const& all, ResolvedRun const& 
 } // namespace
 
 int estimate(EstimateOptions const& options) {
+  if (!options.json_file.empty()) require_writable(options.json_file);
   if (!options.lecture.empty()) return estimate_lecture(options);
   require_options_of_a_deck(options);
   if (!options.sweep.empty()) return estimate_sweep(options);

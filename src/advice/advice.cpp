@@ -249,9 +249,8 @@ void play_best(Search& search, std::vector<RankedWay>& all) {
   all = plays.take();
 }
 
-Search search_of(AdviceRequest const& request, StepMachine const* machine) {
+Search search_of(AdviceRequest const& request, WayBatch const& batch, StepMachine const* machine) {
   Deck deck = request.asked.deck();
-  WayBatch const batch = batch_of_ways(request.asked);
   Topology const topology =
       imagined_topology(deck.config, request.asked.ranks, std::min(request.asked.nodes, request.asked.ranks));
   return {request, std::move(deck), batch, machine, topology};
@@ -265,8 +264,7 @@ bool saves_most(Way const& way) {
 
 /// Whether any way fits on so many ranks. What is on the host or in a file, any host holds.
 bool anything_fits(AdviceRequest const& request, WayBatch const& batch) {
-  Search search = search_of(request, nullptr);
-  search.batch = batch;
+  Search search = search_of(request, batch, nullptr);
   search.plans_all = true;
   for (Way const& mesh : meshes(search.deck.config, batch, request.asked.ranks))
     for (Way const& way : with_strategies(mesh))
@@ -293,7 +291,7 @@ double least_state(Way const& way, RunConfig const& config) {
 }
 
 Advice find_ways(AdviceRequest const& request, StepMachine const& machine) {
-  Search search = search_of(request, &machine);
+  Search search = search_of(request, batch_of_ways(request.asked), &machine);
   Advice& advice = search.advice;
   advice.batch = search.batch;
   std::vector<Way> const all = meshes(search.deck.config, search.batch, request.asked.ranks);

@@ -101,7 +101,7 @@ std::string published_text(AdviceReport const& report) {
     text += fmt::format("published of this model ({}): tensor {} x pipeline {}; ", mesh.publication, mesh.tensor,
                         mesh.pipeline);
     if (best == ranked.end())
-      text += "here no way with it fits\n";
+      text += "here no way with it fits, or its data ranks do not share out the samples\n";
     else if (!best->has_time)
       text += "here it fits with state that is moved\n";
     else
@@ -118,8 +118,8 @@ std::string others_text(Advice const& advice, std::ptrdiff_t played) {
   std::int64_t const others = std::ssize(advice.ranked) - played - without_time, rest = may_still_win(advice);
   std::string text;
   if (others > 0)
-    text += fmt::format("  of the other {}, {} compute longer than the fastest takes; of the rest, {}, a rough time "
-                        "is longer, or three of their mesh were played\n",
+    text += fmt::format("  {} others were not played: {} because their computation alone takes longer than the fastest "
+                        "way, {} because a rough\n  time is longer, or three ways of their mesh were played\n",
                         others, others - rest, rest);
   if (without_time > 0)
     text += fmt::format("  {} fit with optimizer state or parameters on the host or in a file, on meshes where nothing "

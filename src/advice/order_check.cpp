@@ -70,13 +70,13 @@ RankedOrder check_order(std::vector<CheckedWay> ways) {
 
 std::string order_check_text(RankedOrder const& check) {
   std::string text = fmt::format("{:>12} {:>12} {:>9}  way\n", "predicted", "measured", "residual");
-  auto const residual = [&](CheckedWay const& one) { return 100 * (ratio(one) / check.scale - 1); };
+  auto const residual = [&](CheckedWay const& one) { return 100 * (check.scale / ratio(one) - 1); };
   for (CheckedWay const& one : check.ways)
     text += fmt::format("{:>10.4g} s {:>10.4g} s {:>+7.1f} %  {}\n", one.way.time.step, one.measured, residual(one),
                         to_string(one.way.way));
   CheckedWay const& worst = check.ways[check.worst];
   return text + fmt::format("Kendall's tau {:.3f} of {} ways, at least {} wanted; measured = {:.3f} x predicted in the "
-                            "median; worst residual {:+.1f} %: {}\n",
+                            "median, from which residuals count; worst residual {:+.1f} %: {}\n",
                             check.tau, check.ways.size(), least_tau, check.scale, residual(worst),
                             to_string(worst.way.way));
 }

@@ -150,7 +150,7 @@ std::string rule_text(RuleAdvice const& advice, std::uint64_t memory) {
     text += fmt::format("     (with {} stages it fits: embedding and head are stages of their own then)\n",
                         *advice.with_ends);
   if (!advice.way) return text + "     and no combination of tensor ranks and stages fits\n";
-  return text + fmt::format("     least degree that fits: {}, on {} per model, {} needed\n     {}\n",
+  return text + fmt::format("     least degree that fits: {}, on {} per model, {} needed\n     on these alone: {}\n",
                             to_string(*advice.way), plural(advice.way->ranks(), "rank"),
                             gigabytes(static_cast<double>(advice.needed)), set_options(advice.keys));
 }

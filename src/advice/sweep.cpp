@@ -82,7 +82,7 @@ std::vector<SweepRow> sweep(DeckOnRanks const& asked, SweepRange const& range, S
   for (std::int64_t const ranks : numbers_of_ranks(range)) {
     DeckOnRanks on = asked;
     on.ranks = ranks;
-    on.nodes = asked.nodes > 1 ? (ranks + per_node - 1) / per_node : 1;
+    on.nodes = asked.nodes == 1 || ranks == range.first ? asked.nodes : (ranks + per_node - 1) / per_node;
     std::vector<std::string> const keys = keys_of_row(asked, batch, ranks, scaling);
     SweepRow& row = rows.emplace_back(row_of(on.with(keys), machine));
     row.keys = keys;

@@ -42,7 +42,8 @@ struct Way {
 /// "tensor 8 x data 4 x pipeline 2, interleaved 2, zero 1, sequence, recompute full"
 std::string to_string(Way const& way);
 
-/// \throws InputError if the deck's own batch does not fit to its own mesh
+/// Micro-batches are of one sample if the deck does not name theirs, and its samples do not divide on its own mesh.
+/// \throws InputError if the deck names less than two of the three numbers of a batch
 WayBatch batch_of_ways(DeckOnRanks const& asked);
 
 /// The keys that make a deck run that way. \param[in] deck  may expect another number of ranks

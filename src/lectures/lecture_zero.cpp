@@ -129,7 +129,7 @@ std::string units_table(TaughtUnits const& units, std::int64_t ranks, std::strin
              "  machine: {}\n"
              "  Note: a unit is gathered and reduced together; gathers are 2 (ceil(L/k) + 1) for k blocks: of every "
              "unit and of root,\n  forward and backward. All rows send the same bytes. Slots are 2 of the largest unit "
-             "(one is gathered ahead), fresh gradients\n  2 of the largest unit of blocks and root's, in buckets of a "
+             "(one is gathered ahead), fresh gradients\n  up to 2 units of blocks and root's, in buckets of a "
              "unit. Gathers are rings, one after the other.\n",
              machine);
 }

@@ -2,6 +2,7 @@
 
 #include "comm/simulation/chooser.hpp"
 #include "core/error.hpp"
+#include "core/plural.hpp"
 #include "train/plan/step_prediction.hpp"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 std::string assumed_description(Topology const& topology) {
   std::string const assumed = "assumed, typical figures (no --machine)";
   if (topology.nodes() == 1) return assumed;
-  return fmt::format("{}; {} ranks of a node share a port of {} GB/s", assumed, assumed_ranks_per_node,
+  return fmt::format("{}; a rank has 1/{} of its node's port of {} GB/s", assumed, assumed_ranks_per_node,
                      assumed_node_bandwidth / 1e9);
 }
 
@@ -36,9 +37,9 @@ MachineSource machine_source(std::string const& path, MeasuredMachine measured, 
   std::string const missing = measured.fit.missing_for(topology, buffers && buffers->shared_memory);
   TRAINSTONE_REQUIRE_INPUT(
       missing.empty(),
-      "--machine {}: no times of {}, which {} ranks on {} nodes need; calibrate where there are some "
-      "(--emulated-nodes measures with several nodes on one), or leave out --machine",
-      path, missing, topology.ranks(), topology.nodes());
+      "--machine {}: no times of {}, which {} on {} need; calibrate on such ranks, e.g. "
+      "mpiexec -n 2 trainstone calibrate (--emulated-nodes measures with several nodes on one), or leave out --machine",
+      path, missing, plural(topology.ranks(), "rank"), plural(topology.nodes(), "node"));
   std::string const problem = interconnect_problem(measured.network, topology.nodes());
   TRAINSTONE_REQUIRE_INPUT(problem.empty(), "--machine {}: {}", path, problem);
   MachineModel model = measured.fit.model();

@@ -76,6 +76,13 @@ std::string golden_text(std::optional<GoldenSource> const& golden) {
                      golden->recorded_with);
 }
 
+/// "[2,2,1]" of "[2.0, 2.0, 1.0]".
+std::string without_fractions(std::string text) {
+  std::erase(text, ' ');
+  for (std::size_t place; (place = text.find(".0")) != std::string::npos;) text.erase(place, 2);
+  return text;
+}
+
 /// "parameter_server, 2 servers", "zero 1; 2 tensor ranks, 4 slices, shared positions; 2 stages, 1f1b". Keys that a
 /// file does not have are left out.
 std::string split_text(std::map<std::string, std::string> const& values) {
@@ -106,7 +113,8 @@ std::string split_text(std::map<std::string, std::string> const& values) {
     if (is_above("tensor_row_chunks", "1"))
       text += fmt::format(", sums in {} chunks of rows", value("tensor_row_chunks"));
   }
-  if (is_above("tensor_grid", "[1, 1, 1]")) text += "; grid " + value("tensor_grid");
+  if (std::string const grid = without_fractions(value("tensor_grid")); !grid.empty() && grid != "[1,1,1]")
+    text += "; grid " + grid;
   if (is_above("pipeline", "1")) {
     text += fmt::format("; {} stages, {}", value("pipeline"), value("pipeline_schedule"));
     if (is_above("pipeline_chunks", "1")) text += fmt::format(", {} chunks each", value("pipeline_chunks"));

@@ -102,8 +102,8 @@ std::string joined_parts(Rank ranks, char const* separator, Part const& part) {
 }
 
 /// Both ways to cut a product.
-std::string picture_text(Rank ranks) {
-  if (ranks == 1) return "Nothing is cut, and nothing is brought together.\n";
+std::string picture_text(Rank ranks, bool is_grid) {
+  if (ranks == 1 && !is_grid) return "Nothing is cut, and nothing is brought together.\n";
   std::string const outputs = joined_parts(ranks, " | ", [](Rank rank) { return fmt::format("x W_{}^T", rank); });
   std::string const inputs =
       joined_parts(ranks, " + ", [](Rank rank) { return fmt::format("x_{} W_{}^T", rank, rank); });
@@ -114,7 +114,11 @@ std::string picture_text(Rank ranks) {
                    "parts of y lie side by side, nothing is summed"},
                   {"along its inputs (columns of W):", "y = " + inputs, "every rank has a part of a sum of y"}}) +
          "Half a block cuts its first product along the outputs and its last one along the inputs. What lies between\n"
-         "them stays on its rank. So half a block needs one sum forward and one sum backward.\n";
+         "them stays on its rank. So half a block needs one sum forward and one sum backward.\n" +
+         (is_grid ? "On a grid W is cut both ways: x ranks share one side and y ranks the other. So every product is a "
+                    "sum,\n"
+                    "over x or over y.\n"
+                  : "");
 }
 
 std::string shapes_table(TensorRanks const& all) {
@@ -257,11 +261,12 @@ std::string sums_text(TensorRanks const& all) {
          std::to_string(static_cast<std::size_t>(one.times * one.values) * one.value_bytes), sent_text(one.sent)});
   std::string text = "\n" + aligned(rows), others;
   bool const shares_positions = options_of(all).shares_positions();
+  char const* const of_parts = options_of(all).slices.feature_parts > 1 ? "/y" : "";
   for (CountedExchange const& one : exchanges) switch (one.exchange) {
     case SliceExchange::sum:
-      text += fmt::format("{} = 4 L + 2 for L = {}. A sum has n h = {} x {} values: n rows of h channels{}.\n",
-                          plural(one.times, "sum"), plural(all.model.layers, "block"), all.shape.rows(),
-                          all.model.channels / options_of(all).slices.feature_parts,
+      text += fmt::format("{} = 4 L + 2 for L = {}. A sum has n h{} = {} x {} values: n rows of h{} channels{}.\n",
+                          plural(one.times, "sum"), plural(all.model.layers, "block"), of_parts, all.shape.rows(),
+                          all.model.channels / options_of(all).slices.feature_parts, of_parts,
                           shares_positions ? ", of which a rank gets its own" : "");
       break;
     case SliceExchange::loss_maximum:
@@ -358,8 +363,9 @@ std::vector<CountedExchange> counted_exchanges(TensorRanks const& all) {
 }
 
 std::string tensor_text(TensorRanks const& all) {
-  return title_text(all) + "\n" + picture_text(all.ranks()) + "\n" + shapes_table(all) + parts_table(all) +
-         pieces_text(all) + sums_text(all);
+  auto const slices = options_of(all).slices;
+  return title_text(all) + "\n" + picture_text(std::max(slices.ranks, slices.feature_parts), slices.feature_parts > 1) +
+         "\n" + shapes_table(all) + parts_table(all) + pieces_text(all) + sums_text(all);
 }
 
 } // namespace trainstone

@@ -374,7 +374,7 @@ MeasuredMachine read_machine_file(std::string const& path) {
 std::string parts_differ(MeasuredParts const& parts, std::map<std::string, std::string> const& conditions) {
   for (auto const& [name, value] : conditions) {
     auto const found = parts.conditions.find(name);
-    if (found == parts.conditions.end()) return fmt::format("does not say of which {}", name);
+    if (found == parts.conditions.end()) return fmt::format("was calibrated without {}, the deck has {}", name, value);
     if (found->second != value) return fmt::format("has times of {} {}, the deck has {}", name, found->second, value);
   }
   return "";

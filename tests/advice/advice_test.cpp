@@ -337,6 +337,19 @@ TEST_CASE("where ranks cannot share positions, they may share the rest", "[advic
   }
 }
 
+TEST_CASE("samples that do not divide on the deck's own mesh are micro-batches of one", "[advice]") {
+  DeckOnRanks asked = deck_on(16);
+  std::string const micro = "batch.micro = 1";
+  asked.text.replace(asked.text.find(micro), micro.size(), "batch.accumulation = 1");
+  WayBatch const batch = batch_of_ways(asked);
+  CHECK(batch.micro == 1);
+  CHECK(batch.global == 8);
+  CHECK_FALSE(find_ways({.asked = asked, .memory = {}}, machine()).ranked.empty());
+  CHECK_FALSE(ranks_that_fit({.asked = asked, .memory = 1000}, 64));
+  asked.ranks = 4;
+  CHECK(batch_of_ways(asked).micro == 2);
+}
+
 TEST_CASE("a way names its recomputation where the deck lists one for each block", "[advice]") {
   DeckOnRanks const asked = deck_on(1).with({R"(memory.recompute=["full","full","none","none"])"});
   for (Recompute const how : {Recompute::none, Recompute::full}) {

@@ -199,7 +199,7 @@ class Simulation(unittest.TestCase):
                           "all_reduce")
             self.assertEqual(outcome.code, 0, outcome)
             self.assertIn("machine: assumed, typical figures (no --machine)", outcome.out)
-            self.assertEqual("8 ranks of a node share a port of 25 GB/s" in outcome.out, shares)
+            self.assertEqual("a rank has 1/8 of its node's port of 25 GB/s" in outcome.out, shares)
 
     def test_sizes_that_the_machine_was_not_measured_for_are_marked(self):
         outcome = run("commbench", "--simulate", "ranks=4", "-b", "64KiB", "-e", "1M", "-f", "16", "--algorithms", "ring",

@@ -141,8 +141,8 @@ TEST_CASE("a rank of a grid has rows of one axis and columns of the other one", 
   std::string const text = tensor_text(all);
   for (char const* const words :
        {"They form a grid: 2 share slices of every layer, 2 share the channels", "queries, keys and values",
-        "hidden layer", "6 sums = 4 L + 2 for L = 1 block. A sum has n h = 8 x 4 values", "sums over the features here",
-        "heads, columns"})
+        "hidden layer", "6 sums = 4 L + 2 for L = 1 block. A sum has n h/y = 8 x 4 values",
+        "sums over the features here", "heads, columns"})
     CHECK_THAT(text, ContainsSubstring(words));
 }
 
