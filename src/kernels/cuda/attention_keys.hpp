@@ -1,0 +1,154 @@
+#pragma once
+
+// The gradients of keys and values on tensor cores (attention_backward.hpp). A warp has 16 or 32 keys of a head and
+// sums over the queries that see them, tile by tile. Scores are transposed here: then the weights of a product are
+// already where its left factor must be.
+
+#include "kernels/cuda/attention_backward.hpp"
+
+namespace trainstone::Cuda {
+
+template <int head_size, bool drops>
+struct KeyTiles {
+  static constexpr int warps = 4, threads = 32 * warps;
+  static constexpr int rows_of_warp = head_size <= 64 ? 32 : 16; ///< whose sums are in registers
+  static constexpr int keys = warps * rows_of_warp, queries = 64;
+  static constexpr int queries_at_once = drops && head_size <= 64 ? 16 : 32; ///< whose scores are in registers
+  static constexpr int stages = 2;
+  static constexpr int key_bytes = SharedTile<head_size>::bytes_of(keys),
+                       query_bytes = SharedTile<head_size>::bytes_of(queries),
+                       stage_bytes = 2 * query_bytes + 2 * queries * static_cast<int>(sizeof(float));
+  static constexpr int shared_bytes = 2 * key_bytes + stages * stage_bytes;
+};
+
+template <class T, int head_size, class Mask, class Lane>
+class AttentionKeys {
+public:
+  using Tiles = KeyTiles<head_size, Mask::drops>;
+  using Arguments = BackwardArguments<Mask>;
+
+  TRAINSTONE_LANE AttentionKeys(Arguments const& arguments, Lane& lane, std::byte* shared)
+      : m_of(arguments),
+        m_lane(lane),
+        m_row(lane.thread() / 32 * Tiles::rows_of_warp),
+        m_group(lane.thread() % 32 / 4),
+        m_column(lane.thread() % 4 * 2),
+        m_keys{shared},
+        m_values{shared + Tiles::key_bytes},
+        m_stages(shared + 2 * Tiles::key_bytes) {
+    int const heads = m_of.sizes.batch * m_of.sizes.heads, head = lane.block() % heads;
+    m_b = head / m_of.sizes.heads;
+    m_h = head % m_of.sizes.heads;
+    m_first = lane.block() / heads * Tiles::keys; // the longest first
+  }
+
+  TRAINSTONE_LANE void run() {
+    int const first = m_first / Tiles::queries, end = (m_of.sizes.sequence + Tiles::queries - 1) / Tiles::queries;
+    bring<Tiles::threads, Tiles::keys>(m_lane, m_keys, m_of.rows(1, m_b, m_h, m_first));
+    bring<Tiles::threads, Tiles::keys>(m_lane, m_values, m_of.rows(2, m_b, m_h, m_first));
+    bring_queries(first);
+    for (int tile = first; tile < end; ++tile) {
+      m_lane.template wait_copies<0>();
+      m_lane.block_barrier(); // all lanes' copies are there, and nobody reads the other stage
+      if (tile + 1 < end) bring_queries(tile + 1);
+      TRAINSTONE_UNROLLED
+      for (int query = 0; query < Tiles::queries; query += Tiles::queries_at_once)
+        if (tile * Tiles::queries + query + Tiles::queries_at_once > m_first + m_row) see(tile, query);
+    }
+    finish();
+  }
+
+private:
+  static constexpr int parts = Tiles::rows_of_warp / 16;
+  static constexpr int pairs = Tiles::queries_at_once / 16;
+
+  TRAINSTONE_LANE std::byte* stage(int tile) const { return m_stages + tile % Tiles::stages * Tiles::stage_bytes; }
+  TRAINSTONE_LANE SharedTile<head_size> queries(int tile) const { return {stage(tile)}; }
+  TRAINSTONE_LANE SharedTile<head_size> d_out(int tile) const { return {stage(tile) + Tiles::query_bytes}; }
+  /// log_sum_exp of the queries of a tile, then their sums of d_out out.
+  TRAINSTONE_LANE float* numbers(int tile) const {
+    return reinterpret_cast<float*>(stage(tile) + 2 * Tiles::query_bytes);
+  }
+
+  TRAINSTONE_LANE void bring_queries(int tile) {
+    int const first = tile * Tiles::queries, thread = m_lane.thread();
+    bring<Tiles::threads, Tiles::queries>(m_lane, queries(tile), m_of.rows(0, m_b, m_h, first));
+    bring<Tiles::threads, Tiles::queries>(m_lane, d_out(tile), m_of.d_out_rows(m_b, m_h, first));
+    static_assert(Tiles::threads == 2 * Tiles::queries);
+    int const t = first + thread % Tiles::queries;
+    bool const is_there = t < m_of.sizes.sequence;
+    float const* const from = thread < Tiles::queries ? m_of.log_sum_exp : m_of.sums;
+    m_lane.copy(numbers(tile) + thread, from + m_of.sizes.query_place(m_b, m_h, is_there ? t : 0), is_there);
+    m_lane.end_copies();
+  }
+
+  /// Rows are keys, columns are queries.
+  TRAINSTONE_LANE void see(int tile, int query) {
+    FragmentC weights[parts][2 * pairs] = {}, d_scores[parts][2 * pairs] = {};
+    add_row_products<T>(m_lane, m_keys, m_row, queries(tile), query, weights);
+    add_row_products<T>(m_lane, m_values, m_row, d_out(tile), query, d_scores);
+    differentiate(tile, query, weights, d_scores);
+    add_weighted_rows<T>(m_lane, weights, d_out(tile), query, m_d_values);
+    add_weighted_rows<T>(m_lane, d_scores, queries(tile), query, m_d_keys);
+  }
+
+  /// Scores become the weights of the values, and the gradients of weights those of scores, without the scale.
+  TRAINSTONE_LANE void differentiate(int tile, int query, FragmentC (&scores)[parts][2 * pairs],
+                                     FragmentC (&d_weights)[parts][2 * pairs]) {
+    float const scale = m_of.sizes.scale * log2_of_e;
+    float const* const of_queries = numbers(tile) + query;
+    TRAINSTONE_UNROLLED
+    for (int i = 0; i < 2 * pairs; ++i) {
+      float logs[2], sums[2];
+      TRAINSTONE_UNROLLED
+      for (int j = 0; j < 2; ++j) {
+        logs[j] = of_queries[8 * i + m_column + j] * log2_of_e;
+        sums[j] = of_queries[Tiles::queries + 8 * i + m_column + j];
+      }
+      int const first_query = tile * Tiles::queries + query + 8 * i;
+      TRAINSTONE_UNROLLED
+      for (int part = 0; part < parts; ++part) {
+        int const key = m_first + m_row + 16 * part + m_group;
+        bool kept[4] = {true, true, true, true};
+        if constexpr (Mask::drops) m_of.mask.kept_of_keys(m_lane, m_b, m_h, first_query, key, kept);
+        TRAINSTONE_UNROLLED
+        for (int j = 0; j < 4; ++j) {
+          float const p = m_lane.power_of_2(scores[part][i].c[j] * scale - logs[j % 2]);
+          bool const sees = key + j / 2 * 8 <= first_query + m_column + j % 2;
+          float weight = sees ? p : 0, d_weight = d_weights[part][i].c[j];
+          d_weights[part][i].c[j] =
+              weight * ((Mask::drops ? (kept[j] ? d_weight * scale_of_kept() : 0) : d_weight) - sums[j % 2]);
+          scores[part][i].c[j] = Mask::drops && !kept[j] ? 0 : weight;
+        }
+      }
+    }
+  }
+
+  TRAINSTONE_LANE float scale_of_kept() const {
+    if constexpr (Mask::drops) return m_of.mask.scale;
+    return 1;
+  }
+
+  /// Writes the warp's rows by way of the memory of its keys and values.
+  TRAINSTONE_LANE void finish() {
+    m_lane.warp_barrier(); // no lane of the warp reads its keys and values any more
+    put_rows<T>(m_lane, m_d_keys, m_of.sizes.scale, m_keys, m_row);
+    put_rows<T>(m_lane, m_d_values, scale_of_kept(), m_values, m_row);
+    m_lane.warp_barrier();
+    int const count = m_of.sizes.sequence - m_first;
+    write_rows<Tiles::rows_of_warp>(m_lane, m_keys, m_row, m_of.gradient(1, m_b, m_h, m_first),
+                                    m_of.sizes.qkv_row_bytes(), count);
+    write_rows<Tiles::rows_of_warp>(m_lane, m_values, m_row, m_of.gradient(2, m_b, m_h, m_first),
+                                    m_of.sizes.qkv_row_bytes(), count);
+  }
+
+  Arguments const& m_of;
+  Lane& m_lane;
+  int m_row, m_group, m_column; ///< the warp's first row of the tile; of this lane
+  int m_b, m_h, m_first;        ///< head, and first key
+  SharedTile<head_size> m_keys, m_values;
+  std::byte* m_stages; ///< of queries, d_out and numbers
+  FragmentC m_d_keys[parts][head_size / 8] = {}, m_d_values[parts][head_size / 8] = {};
+};
+
+} // namespace trainstone::Cuda

@@ -1,0 +1,67 @@
+#pragma once
+
+// FLOPs that the kernels of attention on tensor cores execute: those of the fragments that are multiplied, masked pairs
+// and rows behind the sequence included. Pure functions.
+
+#include "kernels/cuda/attention_forward.hpp"
+#include "kernels/cuda/attention_keys.hpp"
+#include "kernels/cuda/attention_queries.hpp"
+
+#include <algorithm>
+
+namespace trainstone::Cuda {
+
+/// Pairs of query and key, of one head, whose products a kernel with tiles of queries computes.
+/// \param[in] at_once  keys that a warp looks at or leaves out together
+template <class Tiles>
+constexpr std::int64_t pairs_of_queries(std::int64_t sequence, std::int64_t at_once) {
+  std::int64_t pairs = 0;
+  for (std::int64_t first = 0; first < sequence; first += Tiles::queries) {
+    std::int64_t const end = std::min<std::int64_t>(first + Tiles::queries, sequence);
+    std::int64_t const keys = ((end - 1) / Tiles::keys + 1) * Tiles::keys; // in the tiles that go by
+    for (std::int64_t row = first; row < first + Tiles::queries; row += Tiles::rows_of_warp) {
+      std::int64_t const last = row + Tiles::rows_of_warp - 1;
+      pairs += Tiles::rows_of_warp * std::min(keys, (last / at_once + 1) * at_once);
+    }
+  }
+  return pairs;
+}
+
+/// The same of a kernel with tiles of keys.
+template <class Tiles>
+constexpr std::int64_t pairs_of_keys(std::int64_t sequence) {
+  std::int64_t pairs = 0;
+  std::int64_t const end = (sequence + Tiles::queries - 1) / Tiles::queries * Tiles::queries;
+  for (std::int64_t first = 0; first < sequence; first += Tiles::keys)
+    for (std::int64_t row = first; row < first + Tiles::keys; row += Tiles::rows_of_warp)
+      pairs +=
+          Tiles::rows_of_warp * std::max<std::int64_t>(0, end - row / Tiles::queries_at_once * Tiles::queries_at_once);
+  return pairs;
+}
+
+/// Of a head. Two products.
+template <int head_size, bool drops>
+constexpr std::int64_t attention_forward_flops(std::int64_t sequence) {
+  using Tiles = ForwardTiles<head_size, drops>;
+  return 2 * 2 * head_size * pairs_of_queries<Tiles>(sequence, Tiles::keys);
+}
+
+/// Of a head. Three products.
+template <int head_size>
+constexpr std::int64_t backward_queries_flops(std::int64_t sequence) {
+  using Tiles = QueryTiles<head_size>;
+  return 3 * 2 * head_size * pairs_of_queries<Tiles>(sequence, Tiles::keys_at_once);
+}
+
+/// Of a head. Four products.
+template <int head_size, bool drops>
+constexpr std::int64_t backward_keys_flops(std::int64_t sequence) {
+  return 4 * 2 * head_size * pairs_of_keys<KeyTiles<head_size, drops>>(sequence);
+}
+
+template <int head_size, bool drops>
+constexpr std::int64_t attention_backward_flops(std::int64_t sequence) {
+  return backward_queries_flops<head_size>(sequence) + backward_keys_flops<head_size, drops>(sequence);
+}
+
+} // namespace trainstone::Cuda

@@ -1,0 +1,175 @@
+// Starts the kernels of attention on tensor cores, on the stream of the execution space's instance. Compiled as CUDA.
+
+#include "kernels/cuda/tensor_attention.hpp"
+
+#include "core/launch.hpp"
+#include "core/stored.hpp"
+#include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/shapes.hpp"
+#include "kernels/cuda/attention_work.hpp"
+#include "kernels/cuda/key_mask.hpp"
+
+namespace trainstone {
+
+namespace {
+
+static_assert(std::is_same_v<ExecutionSpace, Kokkos::Cuda>, "these kernels run on CUDA devices");
+
+/// Two blocks share a multiprocessor.
+template <class Body>
+__global__ void __launch_bounds__(Body::Tiles::threads, 2) run_block(typename Body::Arguments const arguments) {
+  extern __shared__ std::byte shared[];
+  Cuda::DeviceLane lane;
+  Body(arguments, lane, shared).run();
+}
+
+void check(cudaError_t status, char const* label) {
+  if (status != cudaSuccess) throw Error(fmt::format("{} failed: {}", label, cudaGetErrorString(status)));
+}
+
+template <class Body>
+void start(ExecutionSpace const& exec, Kernel const& kernel, Index blocks, typename Body::Arguments const& arguments) {
+  if (blocks == 0) return;
+  auto* const function = run_block<Body>;
+  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::Tiles::shared_bytes),
+        kernel.label);
+  function<<<static_cast<unsigned>(blocks), Body::Tiles::threads, Body::Tiles::shared_bytes, exec.cuda_stream()>>>(
+      arguments);
+  check(cudaGetLastError(), kernel.label);
+}
+
+template <class T>
+using Element = std::conditional_t<std::is_same_v<T, bf16>, Cuda::Bf16, Cuda::Fp16>;
+
+/// body(a head size that is known to the compiler).
+template <class Body>
+auto with_head_size(Index head_size, Body const& body) {
+  switch (head_size) {
+  case 64: return body(std::integral_constant<int, 64>());
+  case 80: return body(std::integral_constant<int, 80>());
+  case 96: return body(std::integral_constant<int, 96>());
+  case 128: return body(std::integral_constant<int, 128>());
+  default: throw Error(tensor_attention_problem(Storage::bf16, head_size));
+  }
+}
+
+/// body(head size, mask): with dropout or without.
+template <class Body>
+void with_mask(Impl::AttentionShape const& shape, Dropout const& dropout, Body const& body) {
+  with_head_size(shape.head_size, [&](auto head_size) {
+    if (!dropout.is_on()) return body(head_size, Cuda::KeepsAll());
+    Impl::DropoutRows const rows(dropout, shape.sequence, shape.heads);
+    body(head_size, Cuda::KeyMask{rows, rows.scale});
+  });
+}
+
+Cuda::AttentionSizes sizes_of(Impl::AttentionShape const& shape) {
+  return {static_cast<int>(shape.batch), static_cast<int>(shape.sequence), static_cast<int>(shape.heads),
+          static_cast<int>(shape.head_size), shape.scale()};
+}
+
+template <class View>
+auto bytes_of(View const& view) {
+  using Byte = std::conditional_t<std::is_const_v<typename View::value_type>, std::byte const, std::byte>;
+  return reinterpret_cast<Byte*>(view.data());
+}
+
+template <class Qkv, class Out, class LogSumExp>
+Impl::AttentionShape shape_of(char const* where, Qkv const& qkv, Index batch, Index heads, LogSumExp const& log_sum_exp,
+                              Out const& out) {
+  Index const rows = Impl::extent(out, 0), channels = Impl::extent(out, 1);
+  TRAINSTONE_REQUIRE(batch > 0 ? rows % batch == 0 : rows == 0, "{}: {} rows do not divide into {} sequences", where,
+                     rows, batch);
+  Impl::AttentionShape const shape = Impl::attention_shape(where, batch, heads, batch > 0 ? rows / batch : 0, channels);
+  Impl::require_shape(where, qkv, {rows, 3 * channels});
+  Impl::require_shape(where, log_sum_exp, {rows * heads});
+  return shape;
+}
+
+Index tiles_of(Index sequence, Index rows) { return (sequence + rows - 1) / rows; }
+
+} // namespace
+
+std::string tensor_attention_problem(Storage storage, Index head_size) {
+  if (storage == Storage::fp32) return "attention on tensor cores has values of 16 bits, not fp32";
+  if (head_size == 64 || head_size == 80 || head_size == 96 || head_size == 128) return "";
+  return fmt::format("attention on tensor cores has heads of 64, 80, 96 or 128 channels, not of {}", head_size);
+}
+
+std::uint64_t tensor_attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
+  return with_head_size(head_size, [&](auto size) {
+    return static_cast<std::uint64_t>(batch * heads *
+                                      (drops ? Cuda::attention_forward_flops<size(), true>(sequence)
+                                             : Cuda::attention_forward_flops<size(), false>(sequence)));
+  });
+}
+
+std::uint64_t tensor_attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
+  return with_head_size(head_size, [&](auto size) {
+    return static_cast<std::uint64_t>(batch * heads *
+                                      (drops ? Cuda::attention_backward_flops<size(), true>(sequence)
+                                             : Cuda::attention_backward_flops<size(), false>(sequence)));
+  });
+}
+
+template <class T>
+void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
+                              Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out) {
+  Impl::AttentionShape const shape = shape_of("tensor_attention_forward", qkv, batch, heads, log_sum_exp, out);
+  Kernel const kernel{
+      .label = "trainstone::tensor_attention::forward",
+      .phase = Phase::attention,
+      .flops = tensor_attention_forward_flops(batch, shape.sequence, heads, shape.head_size, dropout.is_on()),
+      .bytes = 4 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
+  with_mask(shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
+    using Body = Cuda::AttentionForward<Element<T>, head_size, Mask, Cuda::DeviceLane>;
+    launch_external(kernel, exec, [&] {
+      start<Body>(exec, kernel, batch * heads * tiles_of(shape.sequence, Body::Tiles::queries),
+                  {sizes_of(shape), bytes_of(qkv), bytes_of(out), log_sum_exp.data(), mask});
+    });
+  });
+}
+
+template <class T>
+void tensor_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
+                               Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
+                               Matrix<T const> d_out, Vector<float> sums, Matrix<T> d_qkv) {
+  Impl::AttentionShape const shape = shape_of("tensor_attention_backward", qkv, batch, heads, log_sum_exp, out);
+  Index const rows = batch * shape.sequence, channels = shape.channels();
+  Impl::require_shape("tensor_attention_backward: d_out", d_out, {rows, channels});
+  Impl::require_shape("tensor_attention_backward: sums", sums, {rows * heads});
+  Impl::require_shape("tensor_attention_backward: d_qkv", d_qkv, {rows, 3 * channels});
+  with_mask(shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
+    using Queries = Cuda::AttentionQueries<Element<T>, head_size, Mask, Cuda::DeviceLane>;
+    using Keys = Cuda::AttentionKeys<Element<T>, head_size, Mask, Cuda::DeviceLane>;
+    Cuda::BackwardArguments<Mask> const arguments{sizes_of(shape),    bytes_of(qkv), bytes_of(out),   bytes_of(d_out),
+                                                  log_sum_exp.data(), sums.data(),   bytes_of(d_qkv), mask};
+    std::int64_t const all = batch * heads;
+    auto const kernel = [&](char const* label, std::int64_t flops, std::uint64_t moved, std::uint64_t numbers) {
+      return Kernel{.label = label,
+                    .phase = Phase::attention,
+                    .flops = static_cast<std::uint64_t>(all * flops),
+                    .bytes = moved * out.size() * sizeof(T) + numbers * log_sum_exp.size() * sizeof(float)};
+    };
+    Kernel const of_queries = kernel("trainstone::tensor_attention::backward_queries",
+                                     Cuda::backward_queries_flops<head_size>(shape.sequence), 6, 2);
+    Kernel const of_keys = kernel("trainstone::tensor_attention::backward_keys",
+                                  Cuda::backward_keys_flops<head_size, Mask::drops>(shape.sequence), 6, 2);
+    launch_external(of_queries, exec, [&] {
+      start<Queries>(exec, of_queries, all * tiles_of(shape.sequence, Queries::Tiles::queries), arguments);
+    });
+    launch_external(of_keys, exec,
+                    [&] { start<Keys>(exec, of_keys, all * tiles_of(shape.sequence, Keys::Tiles::keys), arguments); });
+  });
+}
+
+#define TRAINSTONE_INSTANTIATE(T)                                                                                      \
+  template void tensor_attention_forward<T>(ExecutionSpace const&, Matrix<T const>, Index, Index, Dropout const&,      \
+                                            Vector<float>, Matrix<T>);                                                 \
+  template void tensor_attention_backward<T>(ExecutionSpace const&, Matrix<T const>, Index, Index, Dropout const&,     \
+                                             Vector<float const>, Matrix<T const>, Matrix<T const>, Vector<float>,     \
+                                             Matrix<T>);
+TRAINSTONE_INSTANTIATE(bf16)
+TRAINSTONE_INSTANTIATE(fp16)
+
+} // namespace trainstone
