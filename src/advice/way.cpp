@@ -52,7 +52,8 @@ WayBatch batch_of_ways(DeckOnRanks const& asked) {
   BatchConfig const& batch = deck.config.batch;
   Mesh const mesh = mesh_of(deck.config.parallel, asked.ranks);
   if (batch.micro > 0 && batch.global > 0) return {batch.micro, batch.global};
-  if (batch.global > 0 && batch.global % (batch.accumulation * mesh.data()) != 0) return {1, batch.global};
+  if (batch.global > 0 && batch.accumulation > 0 && batch.global % (batch.accumulation * mesh.data()) != 0)
+    return {1, batch.global};
   BatchConfig const resolved = resolve_batch(batch, mesh.data());
   return {resolved.micro, resolved.global};
 }

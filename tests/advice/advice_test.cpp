@@ -4,6 +4,7 @@
 
 #include "advice/largest_fit.hpp"
 #include "advice/least_time.hpp"
+#include "core/error.hpp"
 #include "train/plan/extreme_plans.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -339,8 +340,8 @@ TEST_CASE("where ranks cannot share positions, they may share the rest", "[advic
 
 TEST_CASE("samples that do not divide on the deck's own mesh are micro-batches of one", "[advice]") {
   DeckOnRanks asked = deck_on(16);
-  std::string const micro = "batch.micro = 1";
-  asked.text.replace(asked.text.find(micro), micro.size(), "batch.accumulation = 1");
+  std::string const micro = "batch.micro = 1", accumulation = "batch.accumulation = 1";
+  asked.text.replace(asked.text.find(micro), micro.size(), accumulation);
   WayBatch const batch = batch_of_ways(asked);
   CHECK(batch.micro == 1);
   CHECK(batch.global == 8);
@@ -348,6 +349,8 @@ TEST_CASE("samples that do not divide on the deck's own mesh are micro-batches o
   CHECK_FALSE(ranks_that_fit({.asked = asked, .memory = 1000}, 64));
   asked.ranks = 4;
   CHECK(batch_of_ways(asked).micro == 2);
+  asked.text.erase(asked.text.find(accumulation), accumulation.size());
+  CHECK_THROWS_AS(batch_of_ways(asked), InputError); // its samples alone
 }
 
 TEST_CASE("a way names its recomputation where the deck lists one for each block", "[advice]") {
