@@ -39,7 +39,7 @@ template <class Kernel>
 void play(typename Kernel::Arguments const& arguments, Index heads, Index rows_of_block) {
   Index const blocks = heads * ((arguments.sizes.sequence + rows_of_block - 1) / rows_of_block);
   struct alignas(16) Shared {
-    std::byte bytes[Kernel::Tiles::shared_bytes];
+    std::byte bytes[Kernel::shared_bytes];
   };
   auto const shared = std::make_unique<Shared>();
   for (Index block = 0; block < blocks; ++block) {

@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/views.hpp"
+#include "kernels/common/shapes.hpp"
 
 namespace trainstone::Impl {
 
@@ -30,6 +31,20 @@ inline AttentionShape attention_shape(char const* where, Index batch, Index head
   TRAINSTONE_REQUIRE(heads > 0 && channels % heads == 0, "{}: {} channels do not divide into {} heads", where, channels,
                      heads);
   return {.batch = batch, .sequence = sequence, .heads = heads, .head_size = channels / heads};
+}
+
+/// Checks the shapes that forward and backward of flash attention share: qkv (B T, 3 C), out (B T, C), log_sum_exp (B
+/// NH T).
+template <class Qkv, class Out, class LogSumExp>
+AttentionShape flash_attention_shape(char const* where, Qkv const& qkv, Index batch, Index heads,
+                                     LogSumExp const& log_sum_exp, Out const& out) {
+  Index const rows = extent(out, 0), channels = extent(out, 1);
+  TRAINSTONE_REQUIRE(batch > 0 ? rows % batch == 0 : rows == 0, "{}: {} rows do not divide into {} sequences", where,
+                     rows, batch);
+  AttentionShape const shape = attention_shape(where, batch, heads, batch > 0 ? rows / batch : 0, channels);
+  require_shape(where, qkv, {rows, 3 * channels});
+  require_shape(where, log_sum_exp, {rows * heads});
+  return shape;
 }
 
 } // namespace trainstone::Impl

@@ -13,19 +13,6 @@ namespace trainstone {
 
 namespace Impl {
 
-/// Checks the shapes that forward and backward share: qkv (B T, 3 C), out (B T, C), log_sum_exp (B NH T).
-template <class Qkv, class Out, class LogSumExp>
-AttentionShape flash_attention_shape(char const* where, Qkv const& qkv, Index batch, Index heads,
-                                     LogSumExp const& log_sum_exp, Out const& out) {
-  Index const rows = extent(out, 0), channels = extent(out, 1);
-  TRAINSTONE_REQUIRE(batch > 0 ? rows % batch == 0 : rows == 0, "{}: {} rows do not divide into {} sequences", where,
-                     rows, batch);
-  AttentionShape const shape = attention_shape(where, batch, heads, batch > 0 ? rows / batch : 0, channels);
-  require_shape(where, qkv, {rows, 3 * channels});
-  require_shape(where, log_sum_exp, {rows * heads});
-  return shape;
-}
-
 /// Five products over the pairs of the tiles that run; by tiles two of them are computed twice.
 inline std::uint64_t flash_backward_flops(Index batch, Index sequence, Index heads, Index head_size, bool by_tiles) {
   return flash_attention_forward_flops(batch, sequence, heads, head_size) / 2 * (by_tiles ? 7 : 5);

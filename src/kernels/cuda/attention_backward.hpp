@@ -19,11 +19,10 @@ struct BackwardArguments {
   std::byte* d_qkv;
   Mask mask;
 
-  /// q, k or v of a head from row `first` on, or their gradients' place.
   TRAINSTONE_LANE GlobalRows rows(int which, int b, int h, int first) const {
-    return {qkv + sizes.qkv_place(b, h, first) + which * 2 * sizes.channels(), sizes.qkv_row_bytes(),
-            sizes.sequence - first};
+    return qkv_rows(sizes, qkv, which, b, h, first);
   }
+  /// Where the gradient of these rows is.
   TRAINSTONE_LANE std::byte* gradient(int which, int b, int h, int first) const {
     return d_qkv + sizes.qkv_place(b, h, first) + which * 2 * sizes.channels();
   }

@@ -18,13 +18,13 @@ struct KeyTiles {
   static constexpr int key_bytes = SharedTile<head_size>::bytes_of(keys),
                        query_bytes = SharedTile<head_size>::bytes_of(queries),
                        stage_bytes = 2 * query_bytes + 2 * queries * static_cast<int>(sizeof(float));
-  static constexpr int shared_bytes = 2 * key_bytes + stages * stage_bytes;
 };
 
 template <class T, int head_size, class Mask, class Lane>
 class AttentionKeys {
 public:
   using Tiles = KeyTiles<head_size, Mask::drops>;
+  static constexpr int shared_bytes = 2 * Tiles::key_bytes + Tiles::stages * Tiles::stage_bytes;
   using Arguments = BackwardArguments<Mask>;
 
   TRAINSTONE_LANE AttentionKeys(Arguments const& arguments, Lane& lane, std::byte* shared)
@@ -36,10 +36,10 @@ public:
         m_keys{shared},
         m_values{shared + Tiles::key_bytes},
         m_stages(shared + 2 * Tiles::key_bytes) {
-    int const heads = m_of.sizes.batch * m_of.sizes.heads, head = lane.block() % heads;
-    m_b = head / m_of.sizes.heads;
-    m_h = head % m_of.sizes.heads;
-    m_first = lane.block() / heads * Tiles::keys; // the longest first
+    PlaceOfBlock const place(m_of.sizes, lane.block());
+    m_b = place.b;
+    m_h = place.h;
+    m_first = place.tile * Tiles::keys; // the longest first
   }
 
   TRAINSTONE_LANE void run() {

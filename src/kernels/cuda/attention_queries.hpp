@@ -12,15 +12,15 @@ struct QueryTiles {
   static constexpr int queries = 128, keys = 64, warps = 4, threads = 32 * warps, rows_of_warp = queries / warps;
   static constexpr int keys_at_once = head_size > 64 ? 16 : 32; ///< whose scores are in registers
   static constexpr int stages = 2;
-  static constexpr int query_bytes = SharedTile<head_size>::bytes_of(queries),
-                       key_bytes = SharedTile<head_size>::bytes_of(keys);
-  static constexpr int shared_bytes = 2 * query_bytes + 2 * stages * key_bytes;
+  static constexpr int query_bytes = SharedTile<head_size>::bytes_of(queries);
 };
 
 template <class T, int head_size, class Mask, class Lane>
 class AttentionQueries {
 public:
   using Tiles = QueryTiles<head_size>;
+  using Stages = KeyStages<Tiles, head_size>;
+  static constexpr int shared_bytes = 2 * Tiles::query_bytes + Stages::bytes;
   using Arguments = BackwardArguments<Mask>;
 
   TRAINSTONE_LANE AttentionQueries(Arguments const& arguments, Lane& lane, std::byte* shared)
@@ -31,13 +31,11 @@ public:
         m_column(lane.thread() % 4 * 2),
         m_queries{shared},
         m_d_out{shared + Tiles::query_bytes},
-        m_tiles(shared + 2 * Tiles::query_bytes) {
-    int const heads = m_of.sizes.batch * m_of.sizes.heads;
-    int const tiles = (m_of.sizes.sequence + Tiles::queries - 1) / Tiles::queries;
-    int const head = lane.block() % heads;
-    m_b = head / m_of.sizes.heads;
-    m_h = head % m_of.sizes.heads;
-    m_first = (tiles - 1 - lane.block() / heads) * Tiles::queries; // the longest first
+        m_stages(shared + 2 * Tiles::query_bytes) {
+    PlaceOfBlock const place(m_of.sizes, lane.block());
+    m_b = place.b;
+    m_h = place.h;
+    m_first = ((m_of.sizes.sequence - 1) / Tiles::queries - place.tile) * Tiles::queries; // the longest first
   }
 
   TRAINSTONE_LANE void run() {
@@ -62,16 +60,7 @@ private:
   static constexpr int parts = Tiles::rows_of_warp / 16;
   static constexpr int steps = head_size / 16, pairs = Tiles::keys_at_once / 16;
 
-  TRAINSTONE_LANE SharedTile<head_size> keys(int stage) const { return {m_tiles + 2 * stage * Tiles::key_bytes}; }
-  TRAINSTONE_LANE SharedTile<head_size> values(int stage) const {
-    return {m_tiles + (2 * stage + 1) * Tiles::key_bytes};
-  }
-  TRAINSTONE_LANE void bring_keys(int tile) {
-    int const stage = tile % Tiles::stages;
-    bring<Tiles::threads, Tiles::keys>(m_lane, keys(stage), m_of.rows(1, m_b, m_h, tile * Tiles::keys));
-    bring<Tiles::threads, Tiles::keys>(m_lane, values(stage), m_of.rows(2, m_b, m_h, tile * Tiles::keys));
-    m_lane.end_copies();
-  }
+  TRAINSTONE_LANE void bring_keys(int tile) { m_stages.bring(m_lane, m_of.sizes, m_of.qkv, m_b, m_h, tile); }
 
   /// The query of a row of this lane's fragments.
   TRAINSTONE_LANE int query(int part, int half) const { return m_first + m_row + part * 16 + m_group + 8 * half; }
@@ -96,9 +85,7 @@ private:
       }
       TRAINSTONE_UNROLLED
       for (int half = 0; half < 2; ++half) {
-        float sum = sums[half];
-        sum += m_lane.from_lane_beside(sum, 1);
-        sum += m_lane.from_lane_beside(sum, 2);
+        float const sum = sum_of_row(m_lane, sums[half]);
         int const t = query(part, half);
         bool const is_there = t < m_of.sizes.sequence;
         std::int64_t const place = m_of.sizes.query_place(m_b, m_h, is_there ? t : 0);
@@ -110,12 +97,11 @@ private:
   }
 
   TRAINSTONE_LANE void see(int tile, int key) {
-    int const stage = tile % Tiles::stages, first_key = tile * Tiles::keys + key;
     FragmentC scores[parts][2 * pairs] = {}, d_weights[parts][2 * pairs] = {};
-    add_row_products<T>(m_lane, m_queries, m_row, keys(stage), key, scores);
-    add_row_products<T>(m_lane, m_d_out, m_row, values(stage), key, d_weights);
-    differentiate(first_key, scores, d_weights);
-    add_weighted_rows<T>(m_lane, scores, keys(stage), key, m_d_queries);
+    add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+    add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
+    differentiate(tile * Tiles::keys + key, scores, d_weights);
+    add_weighted_rows<T>(m_lane, scores, m_stages.keys(tile), key, m_d_queries);
   }
 
   /// Scores become their gradients, without the scale.
@@ -123,17 +109,19 @@ private:
                                      FragmentC const (&d_weights)[parts][2 * pairs]) {
     float const scale = m_of.sizes.scale * log2_of_e;
     TRAINSTONE_UNROLLED
-    for (int part = 0; part < parts; ++part) TRAINSTONE_UNROLLED
-    for (int i = 0; i < 2 * pairs; ++i) {
-      bool kept[4] = {true, true, true, true};
-      if constexpr (Mask::drops) m_of.mask.kept(m_lane, m_b, m_h, query(part, 0), first_key + 8 * i, kept);
+    for (int part = 0; part < parts; ++part) {
       TRAINSTONE_UNROLLED
-      for (int j = 0; j < 4; ++j) {
-        float const p = m_lane.power_of_2(scores[part][i].c[j] * scale - m_logs[part][j / 2]);
-        float d_weight = d_weights[part][i].c[j];
-        if constexpr (Mask::drops) d_weight = kept[j] ? d_weight * m_of.mask.scale : 0;
-        bool const sees = first_key + 8 * i + m_column + j % 2 <= query(part, j / 2);
-        scores[part][i].c[j] = sees ? p * (d_weight - m_sums[part][j / 2]) : 0;
+      for (int i = 0; i < 2 * pairs; ++i) {
+        bool kept[4] = {true, true, true, true};
+        if constexpr (Mask::drops) m_of.mask.kept(m_lane, m_b, m_h, query(part, 0), first_key + 8 * i, kept);
+        TRAINSTONE_UNROLLED
+        for (int j = 0; j < 4; ++j) {
+          float const p = m_lane.power_of_2(scores[part][i].c[j] * scale - m_logs[part][j / 2]);
+          float d_weight = d_weights[part][i].c[j];
+          if constexpr (Mask::drops) d_weight = kept[j] ? d_weight * m_of.mask.scale : 0;
+          bool const sees = first_key + 8 * i + m_column + j % 2 <= query(part, j / 2);
+          scores[part][i].c[j] = sees ? p * (d_weight - m_sums[part][j / 2]) : 0;
+        }
       }
     }
   }
@@ -152,7 +140,7 @@ private:
   int m_row, m_group, m_column; ///< the warp's first row of the tile; of this lane
   int m_b, m_h, m_first;        ///< head, and first query
   SharedTile<head_size> m_queries, m_d_out;
-  std::byte* m_tiles; ///< of keys and of values, stage by stage
+  Stages m_stages;
   FragmentC m_d_queries[parts][head_size / 8] = {};
   float m_logs[parts][2], m_sums[parts][2];
 };

@@ -35,9 +35,61 @@ struct AttentionSizes {
   }
 };
 
-constexpr float infinity = __builtin_huge_valf(), log2_of_e = 1.4426950408889634F, log_of_2 = 0.6931471805599453F;
+inline constexpr float infinity = __builtin_huge_valf(), log2_of_e = 1.4426950408889634F,
+                       log_of_2 = 0.6931471805599453F;
 
 TRAINSTONE_LANE float larger(float x, float y) { return x > y ? x : y; }
+
+/// The sum over a row of fragments, of which each of four lanes beside each other has a part.
+template <class Lane>
+TRAINSTONE_LANE float sum_of_row(Lane& lane, float part) {
+  part += lane.from_lane_beside(part, 1);
+  return part + lane.from_lane_beside(part, 2);
+}
+
+/// q, k or v (0, 1, 2) of a head from row `first` on.
+TRAINSTONE_LANE GlobalRows qkv_rows(AttentionSizes const& sizes, std::byte const* qkv, int which, int b, int h,
+                                    int first) {
+  return {qkv + sizes.qkv_place(b, h, first) + which * 2 * sizes.channels(), sizes.qkv_row_bytes(),
+          sizes.sequence - first};
+}
+
+/// Which head a block works on, and which of its tiles. Blocks that begin earlier have tiles of lower numbers.
+struct PlaceOfBlock {
+  int b, h, tile;
+
+  TRAINSTONE_LANE PlaceOfBlock(AttentionSizes const& sizes, int block)
+      : b(block % (sizes.batch * sizes.heads) / sizes.heads),
+        h(block % sizes.heads),
+        tile(block / (sizes.batch * sizes.heads)) {}
+};
+
+/// Tiles of keys and values that go by: one is in work, the next one comes.
+template <class Tiles, int head_size>
+class KeyStages {
+public:
+  static constexpr int tile_bytes = SharedTile<head_size>::bytes_of(Tiles::keys);
+  static constexpr int bytes = 2 * Tiles::stages * tile_bytes;
+
+  TRAINSTONE_LANE explicit KeyStages(std::byte* shared) : m_shared(shared) {}
+  TRAINSTONE_LANE SharedTile<head_size> keys(int tile) const { return {m_shared + 2 * stage(tile) * tile_bytes}; }
+  TRAINSTONE_LANE SharedTile<head_size> values(int tile) const {
+    return {m_shared + (2 * stage(tile) + 1) * tile_bytes};
+  }
+  template <class Lane>
+  TRAINSTONE_LANE void bring(Lane& lane, AttentionSizes const& sizes, std::byte const* qkv, int b, int h,
+                             int tile) const {
+    int const first = tile * Tiles::keys;
+    Cuda::bring<Tiles::threads, Tiles::keys>(lane, keys(tile), qkv_rows(sizes, qkv, 1, b, h, first));
+    Cuda::bring<Tiles::threads, Tiles::keys>(lane, values(tile), qkv_rows(sizes, qkv, 2, b, h, first));
+    lane.end_copies();
+  }
+
+private:
+  static TRAINSTONE_LANE int stage(int tile) { return tile % Tiles::stages; }
+
+  std::byte* m_shared;
+};
 
 /// A mask that keeps all.
 struct KeepsAll {

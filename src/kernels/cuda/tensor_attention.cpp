@@ -5,6 +5,7 @@
 #include "core/launch.hpp"
 #include "core/stored.hpp"
 #include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/row.hpp"
 #include "kernels/common/shapes.hpp"
 #include "kernels/cuda/attention_work.hpp"
 #include "kernels/cuda/key_mask.hpp"
@@ -31,10 +32,8 @@ template <class Body>
 void start(ExecutionSpace const& exec, Kernel const& kernel, Index blocks, typename Body::Arguments const& arguments) {
   if (blocks == 0) return;
   auto* const function = run_block<Body>;
-  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::Tiles::shared_bytes),
-        kernel.label);
-  function<<<static_cast<unsigned>(blocks), Body::Tiles::threads, Body::Tiles::shared_bytes, exec.cuda_stream()>>>(
-      arguments);
+  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes), kernel.label);
+  function<<<static_cast<unsigned>(blocks), Body::Tiles::threads, Body::shared_bytes, exec.cuda_stream()>>>(arguments);
   check(cudaGetLastError(), kernel.label);
 }
 
@@ -74,20 +73,6 @@ auto bytes_of(View const& view) {
   return reinterpret_cast<Byte*>(view.data());
 }
 
-template <class Qkv, class Out, class LogSumExp>
-Impl::AttentionShape shape_of(char const* where, Qkv const& qkv, Index batch, Index heads, LogSumExp const& log_sum_exp,
-                              Out const& out) {
-  Index const rows = Impl::extent(out, 0), channels = Impl::extent(out, 1);
-  TRAINSTONE_REQUIRE(batch > 0 ? rows % batch == 0 : rows == 0, "{}: {} rows do not divide into {} sequences", where,
-                     rows, batch);
-  Impl::AttentionShape const shape = Impl::attention_shape(where, batch, heads, batch > 0 ? rows / batch : 0, channels);
-  Impl::require_shape(where, qkv, {rows, 3 * channels});
-  Impl::require_shape(where, log_sum_exp, {rows * heads});
-  return shape;
-}
-
-Index tiles_of(Index sequence, Index rows) { return (sequence + rows - 1) / rows; }
-
 } // namespace
 
 std::string tensor_attention_problem(Storage storage, Index head_size) {
@@ -115,7 +100,8 @@ std::uint64_t tensor_attention_backward_flops(Index batch, Index sequence, Index
 template <class T>
 void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
                               Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out) {
-  Impl::AttentionShape const shape = shape_of("tensor_attention_forward", qkv, batch, heads, log_sum_exp, out);
+  Impl::AttentionShape const shape =
+      Impl::flash_attention_shape("tensor_attention_forward", qkv, batch, heads, log_sum_exp, out);
   Kernel const kernel{
       .label = "trainstone::tensor_attention::forward",
       .phase = Phase::attention,
@@ -124,7 +110,7 @@ void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, I
   with_mask(shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
     using Body = Cuda::AttentionForward<Element<T>, head_size, Mask, Cuda::DeviceLane>;
     launch_external(kernel, exec, [&] {
-      start<Body>(exec, kernel, batch * heads * tiles_of(shape.sequence, Body::Tiles::queries),
+      start<Body>(exec, kernel, batch * heads * Impl::divide_up(shape.sequence, Body::Tiles::queries),
                   {sizes_of(shape), bytes_of(qkv), bytes_of(out), log_sum_exp.data(), mask});
     });
   });
@@ -134,7 +120,8 @@ template <class T>
 void tensor_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
                                Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
                                Matrix<T const> d_out, Vector<float> sums, Matrix<T> d_qkv) {
-  Impl::AttentionShape const shape = shape_of("tensor_attention_backward", qkv, batch, heads, log_sum_exp, out);
+  Impl::AttentionShape const shape =
+      Impl::flash_attention_shape("tensor_attention_backward", qkv, batch, heads, log_sum_exp, out);
   Index const rows = batch * shape.sequence, channels = shape.channels();
   Impl::require_shape("tensor_attention_backward: d_out", d_out, {rows, channels});
   Impl::require_shape("tensor_attention_backward: sums", sums, {rows * heads});
@@ -156,10 +143,11 @@ void tensor_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, 
     Kernel const of_keys = kernel("trainstone::tensor_attention::backward_keys",
                                   Cuda::backward_keys_flops<head_size, Mask::drops>(shape.sequence), 6, 2);
     launch_external(of_queries, exec, [&] {
-      start<Queries>(exec, of_queries, all * tiles_of(shape.sequence, Queries::Tiles::queries), arguments);
+      start<Queries>(exec, of_queries, all * Impl::divide_up(shape.sequence, Queries::Tiles::queries), arguments);
     });
-    launch_external(of_keys, exec,
-                    [&] { start<Keys>(exec, of_keys, all * tiles_of(shape.sequence, Keys::Tiles::keys), arguments); });
+    launch_external(of_keys, exec, [&] {
+      start<Keys>(exec, of_keys, all * Impl::divide_up(shape.sequence, Keys::Tiles::keys), arguments);
+    });
   });
 }
 

@@ -81,15 +81,6 @@ TRAINSTONE_LANE FragmentA load_a(Lane& lane, SharedTile<width> tile, int row, in
   return a;
 }
 
-/// A that is the transposed tile: of the 16 columns from `column` of the tile, and its 16 rows from `row`.
-template <class Lane, int width>
-TRAINSTONE_LANE FragmentA load_a_transposed(Lane& lane, SharedTile<width> tile, int row, int column) {
-  FragmentA a;
-  int const place = lane.thread() % 32;
-  lane.template load<Turn::transposed>(a.r, tile.at(row + place % 8 + place / 16 * 8, column + place / 8 % 2 * 8));
-  return a;
-}
-
 /// Two B side by side that are the transposed tile: its 16 rows from `row` are the columns of both, its 16 columns from
 /// `column` are their rows.
 template <class Lane, int width>
@@ -168,11 +159,15 @@ TRAINSTONE_LANE void put_rows(Lane& lane, FragmentC const (&sums)[parts][width /
                               SharedTile<width> tile, int row) {
   int const group = lane.thread() % 32 / 4, column = lane.thread() % 4 * 2;
   TRAINSTONE_UNROLLED
-  for (int part = 0; part < parts; ++part) TRAINSTONE_UNROLLED
-  for (int half = 0; half < 2; ++half) TRAINSTONE_UNROLLED
-  for (int i = 0; i < width / 8; ++i)
-    *reinterpret_cast<std::uint32_t*>(tile.at(row + 16 * part + group + 8 * half, 8 * i + column)) =
-        lane.template pack<T>(sums[part][i].c[2 * half] * factor, sums[part][i].c[2 * half + 1] * factor);
+  for (int part = 0; part < parts; ++part) {
+    TRAINSTONE_UNROLLED
+    for (int half = 0; half < 2; ++half) {
+      TRAINSTONE_UNROLLED
+      for (int i = 0; i < width / 8; ++i)
+        *reinterpret_cast<std::uint32_t*>(tile.at(row + 16 * part + group + 8 * half, 8 * i + column)) =
+            lane.template pack<T>(sums[part][i].c[2 * half] * factor, sums[part][i].c[2 * half + 1] * factor);
+    }
+  }
 }
 
 } // namespace trainstone::Cuda
