@@ -174,8 +174,7 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
     if (options.json_file.empty()) return;
     collectively(*communicator, [&] {
       if (!first) return;
-      make_folder_of(options.json_file);
-      write_file_atomically(options.json_file, commbench_json(header, before, after, table.rows()));
+      write_file_in_folder(options.json_file, commbench_json(header, before, after, table.rows()));
     });
   };
   measure(options, plan, *communicator, context, table, [&] { keep({}); });

@@ -235,8 +235,7 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
     estimate.predicted_from = step->from;
     estimate.exposed_offload_seconds = step->exposed_offload;
   }
-  make_folder_of(options.json_file);
-  write_file_atomically(options.json_file, estimate_json(estimate));
+  write_file_in_folder(options.json_file, estimate_json(estimate));
 }
 
 /// A rank that sends most, and one that computes.

@@ -81,10 +81,7 @@ int estimate_advice(EstimateOptions const& options) {
     report.check = run_check(options, report.advice.ranked);
     fmt::print("{}", order_check_text(*report.check));
   }
-  if (!options.json_file.empty()) {
-    make_folder_of(options.json_file);
-    write_file_atomically(options.json_file, advice_json(report));
-  }
+  if (!options.json_file.empty()) write_file_in_folder(options.json_file, advice_json(report));
   if (report.advice.ranked.empty()) return static_cast<int>(ExitCode::does_not_fit);
   if (report.check && !report.check->passes()) return static_cast<int>(ExitCode::verification_failed);
   return 0;

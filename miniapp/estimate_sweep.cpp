@@ -59,8 +59,7 @@ int estimate_sweep(EstimateOptions const& options) {
                               {"scaling", options.strong ? "strong" : "weak"},
                               {"machine", one_line(machine.description)}};
   for (SweepRow const& row : rows) json["rows"].push_back(json_of(row));
-  make_folder_of(options.json_file);
-  write_file_atomically(options.json_file, json_text(json));
+  write_file_in_folder(options.json_file, json_text(json));
   return 0;
 }
 

@@ -66,8 +66,7 @@ Kept read_kept(std::filesystem::path const& path) {
 std::string keep(std::filesystem::path const& path, Kept const& kept) {
   if (path.empty()) return "kept nowhere: there is neither XDG_CACHE_HOME nor HOME";
   try {
-    make_folder_of(path);
-    write_file_atomically(path, json_text(nlohmann::json(kept)));
+    write_file_in_folder(path, json_text(nlohmann::json(kept)));
   } catch (Error const& error) {
     return fmt::format("kept nowhere: {}", error.what());
   }

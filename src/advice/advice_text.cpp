@@ -90,7 +90,7 @@ std::vector<PublishedMesh> published_meshes(GptConfig const& model) {
 }
 
 /// The fastest way on the mesh, wherever it stands.
-std::string published_text(AdviceReport const& report) {
+std::string published_places(AdviceReport const& report) {
   std::string text;
   std::vector<RankedWay> const& ranked = report.advice.ranked;
   for (PublishedMesh const& mesh : published_meshes(report.model)) {
@@ -198,7 +198,7 @@ std::string advice_text(AdviceReport const& report, std::size_t top) {
     if (played > 0) text += fmt::format("the fastest: {}\n", set_options(advice.ranked.front().keys));
     text += change_text(report);
   }
-  text += published_text(report);
+  text += published_places(report);
   text += excluded_text(advice);
   if (advice.ranked.empty())
     text += report.ranks_needed ? fmt::format("NOTHING FITS on {}; something fits from {} on\n",

@@ -84,8 +84,8 @@ std::vector<std::string> keys_of(Way const& way, WayBatch const& batch, Deck con
   change("parallel.shard_group", way.shard_group, asked.shard_group);
   change("parallel.sequence", way.sequence, asked.sequence);
   std::vector<Recompute> const& recompute = deck.config.model_options.recompute;
-  if (std::ranges::any_of(recompute, [&](Recompute one) { return one != way.recompute; }) ||
-      (recompute.empty() && way.recompute != Recompute::none))
+  auto const is_other = [&](Recompute one) { return one != way.recompute; };
+  if (recompute.empty() ? is_other(Recompute::none) : std::ranges::any_of(recompute, is_other))
     set("memory.recompute", to_string(way.recompute));
   change("memory.offload_optimizer", to_string(way.optimizer), to_string(asked.offload_optimizer));
   change("memory.offload_param", to_string(way.parameters), to_string(asked.offload_parameters));

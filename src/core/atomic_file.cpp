@@ -72,4 +72,9 @@ void make_folder_of(fs::path const& path) {
   if (problem) throw Error(fmt::format("{}: cannot make its folder: {}", path.string(), problem.message()));
 }
 
+void write_file_in_folder(fs::path const& path, std::string_view text) {
+  make_folder_of(path);
+  write_file_atomically(path, text);
+}
+
 } // namespace trainstone

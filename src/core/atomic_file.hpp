@@ -38,6 +38,9 @@ private:
 /// Writes `text` as an AtomicFile. \throws Error
 void write_file_atomically(std::filesystem::path const& path, std::string_view text);
 
+/// The same in a folder that is made if it is missing. \throws Error
+void write_file_in_folder(std::filesystem::path const& path, std::string_view text);
+
 /// Proves that a file can be written at the path: writes one and removes it. Missing folders may be made later. For
 /// paths that a run writes at its end. \throws InputError
 void require_writable(std::filesystem::path const& path);

@@ -10,6 +10,8 @@
 #include "core/types.hpp"
 #include "core/views.hpp"
 
+#include <cstddef>
+#include <span>
 #include <type_traits>
 
 namespace trainstone {
@@ -105,6 +107,12 @@ using StoredVector = Impl::StoredVector<void>;
 using ConstStoredVector = Impl::StoredVector<void const>;
 using StoredMatrix = Impl::StoredMatrix<void>;
 using ConstStoredMatrix = Impl::StoredMatrix<void const>;
+
+/// The memory of a vector.
+inline std::span<std::byte> bytes_of(StoredVector const& vector) {
+  return {static_cast<std::byte*>(vector.data),
+          static_cast<std::size_t>(vector.size) * bytes_per_value(vector.storage)};
+}
 
 /// What planned(storage, label, count) plans, cut out of an arena: like Arena::vector<T>().
 inline StoredVector take_vector(Arena& arena, Storage storage, std::string_view label, Index count) {

@@ -97,8 +97,7 @@ GoldenFirstStep read_first_step(JsonFile const& entry) {
 void write_entry(std::string const& path, char const* section, std::string const& key, Json const& entry) {
   Json json = read_curves(path, read_bytes(path));
   json[section][key] = entry;
-  make_folder_of(path);
-  write_file_atomically(path, json_text(json));
+  write_file_in_folder(path, json_text(json));
 }
 
 bool all_finite(std::vector<double> const& values) {

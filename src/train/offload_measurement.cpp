@@ -125,10 +125,6 @@ private:
     return elements_in(m_worked.subspan(static_cast<std::uint64_t>(number) * m_shape.vector_bytes()), storage,
                        m_shape.elements);
   }
-  static std::span<std::byte> bytes_of(StoredVector const& vector) {
-    return {static_cast<std::byte*>(vector.data),
-            static_cast<std::uint64_t>(vector.size) * bytes_per_value(vector.storage)};
-  }
 
   template <class Part>
   void timed(double& seconds, Part const& part) {
@@ -138,18 +134,19 @@ private:
     seconds += seconds_since(begin);
   }
 
-  static std::byte* home(StateMemory const& state, Index chunk, ChunkShape const& shape) {
-    return bytes_of(state.part(chunk % OffloadMeasurement::fewest_chunks * shape.elements, shape.elements)).data();
+  std::byte* home(StateMemory const& state, Index chunk) const {
+    Index const begin = chunk % OffloadMeasurement::fewest_chunks * m_shape.elements;
+    return bytes_of(state.part(begin, m_shape.elements)).data();
   }
   StoredVector gradient() const { return worked(0, m_asked->gradients); }
   StoredVector parameters() const { return worked(1, types().parameters); }
 
   void copy_here(Index chunk) {
-    copy_to_pinned(m_exec, home(m_gradients, chunk, m_shape), bytes_of(gradient()));
+    copy_to_pinned(m_exec, home(m_gradients, chunk), bytes_of(gradient()));
     if (types().master) return set_to_zero(m_exec, parameters());
-    copy_to_pinned(m_exec, home(m_parameters, chunk, m_shape), bytes_of(parameters()));
+    copy_to_pinned(m_exec, home(m_parameters, chunk), bytes_of(parameters()));
   }
-  void copy_back(Index chunk) { copy_from_pinned(m_exec, bytes_of(parameters()), home(m_parameters, chunk, m_shape)); }
+  void copy_back(Index chunk) { copy_from_pinned(m_exec, bytes_of(parameters()), home(m_parameters, chunk)); }
 
   void work(Index chunk, RoundSeconds& seconds) {
     timed(seconds.copies, [&] { copy_here(chunk); });

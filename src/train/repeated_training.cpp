@@ -16,9 +16,9 @@ ResolvedRun on_one_rank(RunConfig config, Rank workers) {
   return resolve_run(config, Topology::one_node(1));
 }
 
-Vector<std::byte> bytes_of(StoredVector vector) {
-  return Vector<std::byte>(static_cast<std::byte*>(vector.data),
-                           static_cast<std::size_t>(vector.size) * bytes_per_value(vector.storage));
+Vector<std::byte> view_of_bytes(StoredVector const& vector) {
+  std::span<std::byte> const bytes = bytes_of(vector);
+  return Vector<std::byte>(bytes.data(), bytes.size());
 }
 
 } // namespace
@@ -34,7 +34,7 @@ RepeatedTraining::Parameters RepeatedTraining::read() {
   Parameters parameters;
   ShardedEngine& engine = m_training.trainer.engine();
   for (Index group = 0; group < std::ssize(engine.table().groups()); ++group)
-    parameters.push_back(copy_to_host(m_exec, bytes_of(engine.whole_parameters(group)),
+    parameters.push_back(copy_to_host(m_exec, view_of_bytes(engine.whole_parameters(group)),
                                       "trainstone::train::RepeatedTraining: parameters of a worker"));
   return parameters;
 }
@@ -42,7 +42,8 @@ RepeatedTraining::Parameters RepeatedTraining::read() {
 void RepeatedTraining::write(Parameters const& parameters) {
   ShardedEngine& engine = m_training.trainer.engine();
   for (std::size_t group = 0; group < parameters.size(); ++group)
-    copy_from_host<std::byte>(m_exec, parameters[group], bytes_of(engine.whole_parameters(static_cast<Index>(group))),
+    copy_from_host<std::byte>(m_exec, parameters[group],
+                              view_of_bytes(engine.whole_parameters(static_cast<Index>(group))),
                               "trainstone::train::RepeatedTraining: parameters of a worker");
 }
 

@@ -120,6 +120,8 @@ TEST_CASE("the folder of a file is made with its parents", "[files]") {
   make_folder_of("file");
   CHECK(folder.files() == std::vector<std::string>{"a", "a/b"});
   write_file_atomically(fs::path(folder.path()) / "a" / "b" / "file", "x");
+  write_file_in_folder(fs::path(folder.path()) / "c" / "file", "y");
+  CHECK(folder.files() == std::vector<std::string>{"a", "a/b", "a/b/file", "c", "c/file"});
   CHECK_THAT(error_of([&] { make_folder_of(fs::path(folder.path()) / "a" / "b" / "file" / "c" / "d"); }),
              ContainsSubstring("cannot make its folder"));
 }

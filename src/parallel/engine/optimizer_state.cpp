@@ -14,12 +14,6 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-std::uint64_t bytes_of(StoredVector const& vector) {
-  return static_cast<std::uint64_t>(vector.size) * bytes_per_value(vector.storage);
-}
-
-std::byte* bytes_in(StoredVector const& vector) { return static_cast<std::byte*>(vector.data); }
-
 /// What a file request has of so many elements.
 std::uint64_t request_bytes(Index elements) {
   return file_footprint(static_cast<std::uint64_t>(elements) * sizeof(float));
@@ -120,8 +114,8 @@ void OptimizerState::bring_parameters(Slot& slot, StateChunk const& chunk, Param
 
 /// A copy on the host.
 StoredVector OptimizerState::bring_here(StoredVector const& from, std::span<std::byte> memory) {
-  std::span<std::byte> const here = memory.first(bytes_of(from));
-  copy_to_pinned(m_exec, bytes_in(from), here);
+  std::span<std::byte> const here = memory.first(bytes_of(from).size());
+  copy_to_pinned(m_exec, bytes_of(from).data(), here);
   m_moved.to_host += here.size();
   return elements_in(here, from.storage, from.size);
 }
@@ -174,8 +168,8 @@ OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& par
 void OptimizerState::take_back(Slot& slot, StateChunk const& part, Chunk const& worked, Shares const& shares) {
   if (m_plan->moves_optimizer() && !m_plan->moves_parameters()) {
     StoredVector const home = shares.parameters->share(part.group).part(part.range.begin, part.range.size());
-    copy_from_pinned(m_exec, {bytes_in(worked.parameters), bytes_of(worked.parameters)}, bytes_in(home));
-    m_moved.to_kernels += bytes_of(home);
+    copy_from_pinned(m_exec, bytes_of(worked.parameters), bytes_of(home).data());
+    m_moved.to_kernels += bytes_of(home).size();
   }
   if (m_plan->has_file()) wait_for_kernels(m_exec, "trainstone::parallel::update: the state goes to a file");
   if (shares.parameters->in_file()) {

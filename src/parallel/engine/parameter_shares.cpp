@@ -87,8 +87,7 @@ StoredVector ParameterShares::taken(Index group) {
   } else {
     values = share(group);
   }
-  if (m_plan->moves_parameters() && m_counts)
-    m_gathered.to_kernels += static_cast<std::uint64_t>(values.size) * bytes_per_value(values.storage);
+  if (m_plan->moves_parameters() && m_counts) m_gathered.to_kernels += bytes_of(values).size();
   return values;
 }
 

@@ -4,8 +4,8 @@ namespace trainstone {
 
 void set_to_zero(ExecutionSpace const& exec, StoredVector vector) {
   // of all storage types 0 is as many bytes of 0
-  auto const bytes = static_cast<std::size_t>(vector.size) * bytes_per_value(vector.storage);
-  Kokkos::deep_copy(exec, Vector<unsigned char>(static_cast<unsigned char*>(vector.data), bytes), 0);
+  std::span<std::byte> const bytes = bytes_of(vector);
+  Kokkos::deep_copy(exec, Vector<unsigned char>(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size()), 0);
 }
 
 StoredVector elements_in(std::span<std::byte> pinned, Storage storage, Index count) {
