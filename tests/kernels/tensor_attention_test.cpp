@@ -95,3 +95,21 @@ TEMPLATE_TEST_CASE("attention on tensor cores equals the reference", "[tensor_co
     CHECK(differences<TestType, 128>(1, 135, 1, dropout) == "");
   }
 }
+
+TEMPLATE_TEST_CASE("attention on tensor cores corrects its sums as scores grow from tile to tile", "[tensor_cores]",
+                   bf16, fp16) {
+  AttentionProblem problem({1, 200, 1, 64});
+  auto const row = static_cast<std::size_t>(3 * problem.channels()),
+             keys = static_cast<std::size_t>(problem.channels());
+  for (std::size_t t = 0; t < 200; ++t) { // tiles go by from the last key to the first: each has weights e^10 as large
+    problem.qkv[t * row] = 80;
+    problem.qkv[t * row + keys] = static_cast<float>(199 - t) / 64;
+  }
+  AttentionReference const expected(problem);
+  AttentionResult const actual = compute<TestType, 64>(problem, Cuda::KeepsAll());
+  // Scores are sums of 64 terms that stay below 250, divided by 8.
+  double const score_error = roundoff * 64 * 250 / 8, weight_error = 2 * score_error + storing_error<TestType>(1.0);
+  CHECK(mismatches<double, double>(actual.log_sum_exp, expected.log_sum_exp, weight_error) == "");
+  CHECK(mismatches<double, double>(actual.out, expected.out, stored_within<TestType>(2 * weight_error)) == "");
+  CHECK(std::ranges::all_of(actual.d_qkv, [](double value) { return std::isfinite(value); }));
+}

@@ -7,6 +7,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -96,6 +97,10 @@ public:
   template <class Value>
   Value from_lane_beside(Value value, int difference) {
     return exchange(value)[static_cast<std::size_t>(m_thread % 32 ^ difference)];
+  }
+  bool any(bool here) {
+    auto const all = exchange(here);
+    return std::ranges::find(all, true) != all.end();
   }
   template <class T>
   float low(std::uint32_t pair) const {

@@ -19,15 +19,17 @@ struct BackwardArguments {
   std::byte* d_qkv;
   Mask mask;
 
-  TRAINSTONE_LANE GlobalRows rows(int which, int b, int h, int first) const {
-    return qkv_rows(sizes, qkv, which, b, h, first);
-  }
+  TRAINSTONE_LANE GlobalRows rows(int which, int b, int h) const { return qkv_rows(sizes, qkv, which, b, h); }
   /// Where the gradient of these rows is.
   TRAINSTONE_LANE std::byte* gradient(int which, int b, int h, int first) const {
     return d_qkv + sizes.qkv_place(b, h, first) + which * 2 * sizes.channels();
   }
-  TRAINSTONE_LANE GlobalRows d_out_rows(int b, int h, int first) const {
-    return {d_out + sizes.out_place(b, h, first), sizes.out_row_bytes(), sizes.sequence - first};
+  TRAINSTONE_LANE GlobalRows out_rows(int b, int h) const { return rows_of_head(out, b, h); }
+  TRAINSTONE_LANE GlobalRows d_out_rows(int b, int h) const { return rows_of_head(d_out, b, h); }
+
+private:
+  TRAINSTONE_LANE GlobalRows rows_of_head(std::byte const* of, int b, int h) const {
+    return {of + sizes.out_place(b, h, 0), sizes.out_row_bytes(), sizes.sequence};
   }
 };
 

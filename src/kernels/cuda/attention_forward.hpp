@@ -13,17 +13,19 @@ namespace trainstone::Cuda {
 template <int head_size, bool drops>
 struct ForwardTiles {
   static constexpr int queries = 128, keys = head_size == 96 || (drops && head_size == 128) ? 32 : 64;
+  static constexpr int keys_at_once = drops && head_size == 80 ? 32 : keys; ///< whose scores are in registers
   static constexpr int warps = 4, threads = 32 * warps;
   static constexpr int rows_of_warp = queries / warps; ///< two fragments of 16
   static constexpr int stages = 2;
+  static constexpr int blocks = 2; ///< that share a multiprocessor
   static constexpr int query_bytes = SharedTile<head_size>::bytes_of(queries);
 };
 
 /// \tparam Mask  KeepsAll or KeyMask (key_mask.hpp)
-template <class T, int head_size, class Mask, class Lane>
+template <class T, int head_size, class Mask, class Lane, class TilesOfBlock = ForwardTiles<head_size, Mask::drops>>
 class AttentionForward {
 public:
-  using Tiles = ForwardTiles<head_size, Mask::drops>;
+  using Tiles = TilesOfBlock;
   using Stages = KeyStages<Tiles, head_size>;
   static constexpr int shared_bytes = Tiles::query_bytes + Stages::bytes;
 
@@ -47,85 +49,100 @@ public:
     m_b = place.b;
     m_h = place.h;
     m_first = ((m_of.sizes.sequence - 1) / Tiles::queries - place.tile) * Tiles::queries; // the longest first
+    TRAINSTONE_UNROLLED
+    for (int part = 0; part < parts; ++part) m_shift[part][0] = m_shift[part][1] = -infinity;
   }
 
   TRAINSTONE_LANE void run() {
     int const end = m_first + Tiles::queries < m_of.sizes.sequence ? m_first + Tiles::queries : m_of.sizes.sequence;
     int const last = (end - 1) / Tiles::keys;
-    bring<Tiles::threads, Tiles::queries>(m_lane, m_queries, qkv_rows(m_of.sizes, m_of.qkv, 0, m_b, m_h, m_first));
-    bring_keys(last);
+    GlobalRows const keys = rows(1), values = rows(2);
+    bring<Tiles::threads, Tiles::queries>(m_lane, m_queries, rows(0).from(m_first));
+    m_stages.bring(m_lane, keys, values, last);
     for (int tile = last; tile >= 0; --tile) {
       m_lane.template wait_copies<0>();
       m_lane.block_barrier(); // all lanes' copies are there, and nobody reads the other stage
-      if (tile > 0) bring_keys(tile - 1);
-      if (tile * Tiles::keys <= m_first + m_row + Tiles::rows_of_warp - 1) see(tile);
+      if (tile > 0) m_stages.bring(m_lane, keys, values, tile - 1);
+      TRAINSTONE_UNROLLED
+      for (int key = 0; key < Tiles::keys; key += Tiles::keys_at_once)
+        if (tile * Tiles::keys + key <= m_first + m_row + Tiles::rows_of_warp - 1) see(tile, key);
     }
     finish();
   }
 
 private:
   static constexpr int parts = Tiles::rows_of_warp / 16; ///< fragments of a warp's rows
-  static constexpr int pairs = Tiles::keys / 16;
+  static constexpr int pairs = Tiles::keys_at_once / 16;
+  static_assert(Tiles::keys_at_once % Tiles::rows_of_warp == 0 || Tiles::rows_of_warp % Tiles::keys_at_once == 0);
 
-  TRAINSTONE_LANE void bring_keys(int tile) { m_stages.bring(m_lane, m_of.sizes, m_of.qkv, m_b, m_h, tile); }
+  TRAINSTONE_LANE GlobalRows rows(int which) const { return qkv_rows(m_of.sizes, m_of.qkv, which, m_b, m_h); }
 
   /// The query of a row of this lane's fragments.
   TRAINSTONE_LANE int query(int part, int half) const { return m_first + m_row + part * 16 + m_group + 8 * half; }
 
-  TRAINSTONE_LANE void see(int tile) {
+  TRAINSTONE_LANE void see(int tile, int key) {
     FragmentC scores[parts][2 * pairs] = {};
-    add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), 0, scores);
-    int const first_key = tile * Tiles::keys;
-    if (first_key + Tiles::keys > m_first + m_row) hide(first_key, scores);
+    add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+    int const first_key = tile * Tiles::keys + key;
+    if (first_key + Tiles::keys_at_once > m_first + m_row) hide<false>(scores, first_key + m_column, query(0, 0));
+    shift_up(scores);
     weigh(scores);
     if constexpr (Mask::drops) drop(first_key, scores);
-    add_weighted_rows<T>(m_lane, scores, m_stages.values(tile), 0, m_out);
+    add_weighted_rows<T>(m_lane, scores, m_stages.values(tile), key, m_out);
   }
 
-  /// Scores of keys behind the query.
-  TRAINSTONE_LANE void hide(int first_key, FragmentC (&scores)[parts][2 * pairs]) {
+  /// Weights are powers of 2 relative to a shift, which all lanes of a row have. It follows the largest score when a
+  /// weight would be beyond 2^8. Then what is summed so far is corrected. Most tiles need no correction.
+  TRAINSTONE_LANE void shift_up(FragmentC const (&scores)[parts][2 * pairs]) {
+    constexpr float most_powers = 8;
+    float const scale = m_of.sizes.scale * log2_of_e;
+    float most[parts][2]; // of this lane's columns
+    bool is_beyond = false;
     TRAINSTONE_UNROLLED
     for (int part = 0; part < parts; ++part) {
       TRAINSTONE_UNROLLED
-      for (int i = 0; i < 2 * pairs; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        float score = scores[part][0].c[2 * half];
         TRAINSTONE_UNROLLED
-        for (int j = 0; j < 4; ++j)
-          if (first_key + 8 * i + m_column + j % 2 > query(part, j / 2)) scores[part][i].c[j] = -infinity;
+        for (int i = 0; i < 2 * pairs; ++i)
+          score = larger(score, larger(scores[part][i].c[2 * half], scores[part][i].c[2 * half + 1]));
+        most[part][half] = score * scale;
+        is_beyond = is_beyond || most[part][half] > m_shift[part][half] + most_powers;
       }
     }
-  }
-
-  /// Scores become weights, relative to the largest score so far; sums so far are corrected.
-  TRAINSTONE_LANE void weigh(FragmentC (&scores)[parts][2 * pairs]) {
+    if (!m_lane.any(is_beyond)) return;
     TRAINSTONE_UNROLLED
     for (int part = 0; part < parts; ++part) {
       TRAINSTONE_UNROLLED
-      for (int half = 0; half < 2; ++half) weigh(part, half, scores[part]);
+      for (int half = 0; half < 2; ++half) shift_up(part, half, most[part][half]);
     }
   }
 
-  /// Of one row of this lane.
-  TRAINSTONE_LANE void weigh(int part, int half, FragmentC (&scores)[2 * pairs]) {
+  TRAINSTONE_LANE void shift_up(int part, int half, float shift) {
+    shift = larger(shift, m_lane.from_lane_beside(shift, 1));
+    shift = larger(shift, m_lane.from_lane_beside(shift, 2));
+    shift = larger(shift, m_shift[part][half]);
+    float const correction = m_lane.power_of_2(m_shift[part][half] - shift);
+    m_shift[part][half] = shift;
+    m_sum[part][half] *= correction;
+    multiply_row(part, half, correction);
+  }
+
+  /// Scores become weights.
+  TRAINSTONE_LANE void weigh(FragmentC (&scores)[parts][2 * pairs]) {
     float const scale = m_of.sizes.scale * log2_of_e;
-    float most = m_most[part][half];
-    TRAINSTONE_UNROLLED
-    for (int i = 0; i < 2 * pairs; ++i) most = larger(most, larger(scores[i].c[2 * half], scores[i].c[2 * half + 1]));
-    most = larger(most, m_lane.from_lane_beside(most, 1));
-    most = larger(most, m_lane.from_lane_beside(most, 2));
-    float const correction = m_lane.power_of_2((m_most[part][half] - most) * scale), shift = most * scale;
-    m_most[part][half] = most;
-    float sum = 0;
     TRAINSTONE_UNROLLED
     for (int i = 0; i < 2 * pairs; ++i) {
       TRAINSTONE_UNROLLED
-      for (int j = 2 * half; j < 2 * half + 2; ++j) {
-        float const weight = m_lane.power_of_2(scores[i].c[j] * scale - shift);
-        scores[i].c[j] = weight;
-        sum += weight;
+      for (int part = 0; part < parts; ++part) {
+        TRAINSTONE_UNROLLED
+        for (int j = 0; j < 4; ++j) {
+          float const weight = m_lane.power_of_2(scores[part][i].c[j] * scale - m_shift[part][j / 2]);
+          scores[part][i].c[j] = weight;
+          m_sum[part][j / 2] += weight; // of this lane's columns
+        }
       }
     }
-    m_sum[part][half] = m_sum[part][half] * correction + sum; // of this lane's columns
-    multiply_row(part, half, correction);
   }
 
   TRAINSTONE_LANE void multiply_row(int part, int half, float factor) {
@@ -161,8 +178,7 @@ private:
         if constexpr (Mask::drops) factor *= m_of.mask.scale;
         multiply_row(part, half, factor);
         if (int const t = query(part, half); m_column == 0 && t < m_of.sizes.sequence)
-          m_of.log_sum_exp[m_of.sizes.query_place(m_b, m_h, t)] =
-              m_most[part][half] * m_of.sizes.scale + m_lane.log2(sum) * log_of_2;
+          m_of.log_sum_exp[m_of.sizes.query_place(m_b, m_h, t)] = (m_shift[part][half] + m_lane.log2(sum)) * log_of_2;
       }
     }
     m_lane.warp_barrier(); // no lane of the warp reads its queries any more
@@ -179,7 +195,7 @@ private:
   SharedTile<head_size> m_queries;
   Stages m_stages;
   FragmentC m_out[parts][head_size / 8] = {};
-  float m_most[parts][2] = {{-infinity, -infinity}, {-infinity, -infinity}}, m_sum[parts][2] = {};
+  float m_shift[parts][2], m_sum[parts][2] = {}; ///< in powers of 2
 };
 
 } // namespace trainstone::Cuda

@@ -15,15 +15,16 @@ struct KeyTiles {
   static constexpr int keys = warps * rows_of_warp, queries = 64;
   static constexpr int queries_at_once = drops && head_size <= 64 ? 16 : 32; ///< whose scores are in registers
   static constexpr int stages = 2;
+  static constexpr int blocks = 2; ///< that share a multiprocessor
   static constexpr int key_bytes = SharedTile<head_size>::bytes_of(keys),
                        query_bytes = SharedTile<head_size>::bytes_of(queries),
                        stage_bytes = 2 * query_bytes + 2 * queries * static_cast<int>(sizeof(float));
 };
 
-template <class T, int head_size, class Mask, class Lane>
+template <class T, int head_size, class Mask, class Lane, class TilesOfBlock = KeyTiles<head_size, Mask::drops>>
 class AttentionKeys {
 public:
-  using Tiles = KeyTiles<head_size, Mask::drops>;
+  using Tiles = TilesOfBlock;
   static constexpr int shared_bytes = 2 * Tiles::key_bytes + Tiles::stages * Tiles::stage_bytes;
   using Arguments = BackwardArguments<Mask>;
 
@@ -44,13 +45,14 @@ public:
 
   TRAINSTONE_LANE void run() {
     int const first = m_first / Tiles::queries, end = (m_of.sizes.sequence + Tiles::queries - 1) / Tiles::queries;
-    bring<Tiles::threads, Tiles::keys>(m_lane, m_keys, m_of.rows(1, m_b, m_h, m_first));
-    bring<Tiles::threads, Tiles::keys>(m_lane, m_values, m_of.rows(2, m_b, m_h, m_first));
-    bring_queries(first);
+    GlobalRows const queries = m_of.rows(0, m_b, m_h), d_out = m_of.d_out_rows(m_b, m_h);
+    bring<Tiles::threads, Tiles::keys>(m_lane, m_keys, m_of.rows(1, m_b, m_h).from(m_first));
+    bring<Tiles::threads, Tiles::keys>(m_lane, m_values, m_of.rows(2, m_b, m_h).from(m_first));
+    bring_queries(queries, d_out, first);
     for (int tile = first; tile < end; ++tile) {
       m_lane.template wait_copies<0>();
       m_lane.block_barrier(); // all lanes' copies are there, and nobody reads the other stage
-      if (tile + 1 < end) bring_queries(tile + 1);
+      if (tile + 1 < end) bring_queries(queries, d_out, tile + 1);
       TRAINSTONE_UNROLLED
       for (int query = 0; query < Tiles::queries; query += Tiles::queries_at_once)
         if (tile * Tiles::queries + query + Tiles::queries_at_once > m_first + m_row) see(tile, query);
@@ -62,34 +64,52 @@ private:
   static constexpr int parts = Tiles::rows_of_warp / 16;
   static constexpr int pairs = Tiles::queries_at_once / 16;
 
-  TRAINSTONE_LANE std::byte* stage(int tile) const { return m_stages + tile % Tiles::stages * Tiles::stage_bytes; }
-  TRAINSTONE_LANE SharedTile<head_size> queries(int tile) const { return {stage(tile)}; }
-  TRAINSTONE_LANE SharedTile<head_size> d_out(int tile) const { return {stage(tile) + Tiles::query_bytes}; }
+  TRAINSTONE_LANE std::byte* stage(int tile) const {
+    return m_stages + turn_of<Tiles::stages>(tile) * Tiles::stage_bytes;
+  }
+  TRAINSTONE_LANE SharedTile<head_size> tile_of_queries(int tile) const { return {stage(tile)}; }
+  TRAINSTONE_LANE SharedTile<head_size> tile_of_d_out(int tile) const { return {stage(tile) + Tiles::query_bytes}; }
   /// log_sum_exp of the queries of a tile, then their sums of d_out out.
   TRAINSTONE_LANE float* numbers(int tile) const {
     return reinterpret_cast<float*>(stage(tile) + 2 * Tiles::query_bytes);
   }
 
-  TRAINSTONE_LANE void bring_queries(int tile) {
+  TRAINSTONE_LANE void bring_queries(GlobalRows const& queries, GlobalRows const& d_out, int tile) {
     int const first = tile * Tiles::queries, thread = m_lane.thread();
-    bring<Tiles::threads, Tiles::queries>(m_lane, queries(tile), m_of.rows(0, m_b, m_h, first));
-    bring<Tiles::threads, Tiles::queries>(m_lane, d_out(tile), m_of.d_out_rows(m_b, m_h, first));
-    static_assert(Tiles::threads == 2 * Tiles::queries);
+    bring<Tiles::threads, Tiles::queries>(m_lane, tile_of_queries(tile), queries.from(first));
+    bring<Tiles::threads, Tiles::queries>(m_lane, tile_of_d_out(tile), d_out.from(first));
+    static_assert(Tiles::threads >= 2 * Tiles::queries);
     int const t = first + thread % Tiles::queries;
-    bool const is_there = t < m_of.sizes.sequence;
     float const* const from = thread < Tiles::queries ? m_of.log_sum_exp : m_of.sums;
-    m_lane.copy(numbers(tile) + thread, from + m_of.sizes.query_place(m_b, m_h, is_there ? t : 0), is_there);
+    if (thread < 2 * Tiles::queries)
+      m_lane.copy(numbers(tile) + thread, from + m_of.sizes.query_place(m_b, m_h, t), t < m_of.sizes.sequence);
     m_lane.end_copies();
   }
 
   /// Rows are keys, columns are queries.
   TRAINSTONE_LANE void see(int tile, int query) {
+    SharedTile<head_size> const queries = tile_of_queries(tile), d_out = tile_of_d_out(tile);
     FragmentC weights[parts][2 * pairs] = {}, d_scores[parts][2 * pairs] = {};
-    add_row_products<T>(m_lane, m_keys, m_row, queries(tile), query, weights);
-    add_row_products<T>(m_lane, m_values, m_row, d_out(tile), query, d_scores);
+    if constexpr (!Mask::drops) begin_with_sums(numbers(tile) + Tiles::queries + query, d_scores);
+    add_row_products<T>(m_lane, m_keys, m_row, queries, query, weights);
+    add_row_products<T>(m_lane, m_values, m_row, d_out, query, d_scores);
+    int const first_query = tile * Tiles::queries + query, first_key = m_first + m_row;
+    if (first_query < first_key + Tiles::rows_of_warp) hide<true>(weights, first_query + m_column, first_key + m_group);
     differentiate(tile, query, weights, d_scores);
-    add_weighted_rows<T>(m_lane, weights, d_out(tile), query, m_d_values);
-    add_weighted_rows<T>(m_lane, d_scores, queries(tile), query, m_d_keys);
+    add_weighted_rows<T>(m_lane, weights, d_out, query, m_d_values);
+    add_weighted_rows<T>(m_lane, d_scores, queries, query, m_d_keys);
+  }
+
+  /// The gradient of a score is weight (d_weight - sum): products are added to -sum.
+  TRAINSTONE_LANE void begin_with_sums(float const* sums, FragmentC (&d_scores)[parts][2 * pairs]) {
+    TRAINSTONE_UNROLLED
+    for (int i = 0; i < 2 * pairs; ++i) {
+      TRAINSTONE_UNROLLED
+      for (int part = 0; part < parts; ++part) {
+        TRAINSTONE_UNROLLED
+        for (int j = 0; j < 4; ++j) d_scores[part][i].c[j] = -sums[8 * i + m_column + j % 2];
+      }
+    }
   }
 
   /// Scores become the weights of the values, and the gradients of weights those of scores, without the scale.
@@ -99,7 +119,8 @@ private:
     float const* const of_queries = numbers(tile) + query;
     TRAINSTONE_UNROLLED
     for (int i = 0; i < 2 * pairs; ++i) {
-      float logs[2], sums[2];
+      float logs[2];
+      [[maybe_unused]] float sums[2];
       TRAINSTONE_UNROLLED
       for (int j = 0; j < 2; ++j) {
         logs[j] = of_queries[8 * i + m_column + j] * log2_of_e;
@@ -108,17 +129,16 @@ private:
       int const first_query = tile * Tiles::queries + query + 8 * i;
       TRAINSTONE_UNROLLED
       for (int part = 0; part < parts; ++part) {
-        int const key = m_first + m_row + 16 * part + m_group;
         bool kept[4] = {true, true, true, true};
-        if constexpr (Mask::drops) m_of.mask.kept_of_keys(m_lane, m_b, m_h, first_query, key, kept);
+        if constexpr (Mask::drops)
+          m_of.mask.kept_of_keys(m_lane, m_b, m_h, first_query, m_first + m_row + 16 * part + m_group, kept);
         TRAINSTONE_UNROLLED
         for (int j = 0; j < 4; ++j) {
-          float const p = m_lane.power_of_2(scores[part][i].c[j] * scale - logs[j % 2]);
-          bool const sees = key + j / 2 * 8 <= first_query + m_column + j % 2;
-          float weight = sees ? p : 0, d_weight = d_weights[part][i].c[j];
-          d_weights[part][i].c[j] =
-              weight * ((Mask::drops ? (kept[j] ? d_weight * scale_of_kept() : 0) : d_weight) - sums[j % 2]);
-          scores[part][i].c[j] = Mask::drops && !kept[j] ? 0 : weight;
+          float const weight = m_lane.power_of_2(scores[part][i].c[j] * scale - logs[j % 2]);
+          float d_weight = d_weights[part][i].c[j];
+          if constexpr (Mask::drops) d_weight = (kept[j] ? d_weight * scale_of_kept() : 0) - sums[j % 2];
+          d_weights[part][i].c[j] = weight * d_weight;
+          scores[part][i].c[j] = kept[j] ? weight : 0;
         }
       }
     }

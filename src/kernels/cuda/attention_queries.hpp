@@ -11,14 +11,16 @@ template <int head_size>
 struct QueryTiles {
   static constexpr int queries = 128, keys = 64, warps = 4, threads = 32 * warps, rows_of_warp = queries / warps;
   static constexpr int keys_at_once = head_size > 64 ? 16 : 32; ///< whose scores are in registers
+  static constexpr bool keeps_rows = false;                     ///< of queries and d_out, in registers
   static constexpr int stages = 2;
+  static constexpr int blocks = 2; ///< that share a multiprocessor
   static constexpr int query_bytes = SharedTile<head_size>::bytes_of(queries);
 };
 
-template <class T, int head_size, class Mask, class Lane>
+template <class T, int head_size, class Mask, class Lane, class TilesOfBlock = QueryTiles<head_size>>
 class AttentionQueries {
 public:
-  using Tiles = QueryTiles<head_size>;
+  using Tiles = TilesOfBlock;
   using Stages = KeyStages<Tiles, head_size>;
   static constexpr int shared_bytes = 2 * Tiles::query_bytes + Stages::bytes;
   using Arguments = BackwardArguments<Mask>;
@@ -41,14 +43,17 @@ public:
   TRAINSTONE_LANE void run() {
     int const end = m_first + Tiles::queries < m_of.sizes.sequence ? m_first + Tiles::queries : m_of.sizes.sequence;
     int const last = (end - 1) / Tiles::keys;
-    bring<Tiles::threads, Tiles::queries>(m_lane, m_queries, m_of.rows(0, m_b, m_h, m_first));
-    bring<Tiles::threads, Tiles::queries>(m_lane, m_d_out, m_of.d_out_rows(m_b, m_h, m_first));
-    bring_keys(last);
+    GlobalRows const keys = m_of.rows(1, m_b, m_h), values = m_of.rows(2, m_b, m_h);
+    bring<Tiles::threads, Tiles::queries>(m_lane, m_queries, m_of.rows(0, m_b, m_h).from(m_first));
+    bring<Tiles::threads, Tiles::queries>(m_lane, m_d_out, m_of.d_out_rows(m_b, m_h).from(m_first));
+    m_stages.bring(m_lane, keys, values, last);
+    OutRows out;
+    take_out(out); // comes with the copies
+    await_copies();
+    look_at_queries(out);
     for (int tile = last; tile >= 0; --tile) {
-      m_lane.template wait_copies<0>();
-      m_lane.block_barrier(); // all lanes' copies are there, and nobody reads the other stage
-      if (tile > 0) bring_keys(tile - 1);
-      if (tile == last) look_at_queries();
+      if (tile < last) await_copies();
+      if (tile > 0) m_stages.bring(m_lane, keys, values, tile - 1);
       TRAINSTONE_UNROLLED
       for (int key = 0; key < Tiles::keys; key += Tiles::keys_at_once)
         if (tile * Tiles::keys + key <= m_first + m_row + Tiles::rows_of_warp - 1) see(tile, key);
@@ -58,34 +63,52 @@ public:
 
 private:
   static constexpr int parts = Tiles::rows_of_warp / 16;
-  static constexpr int steps = head_size / 16, pairs = Tiles::keys_at_once / 16;
+  static constexpr int pairs = Tiles::keys_at_once / 16;
 
-  TRAINSTONE_LANE void bring_keys(int tile) { m_stages.bring(m_lane, m_of.sizes, m_of.qkv, m_b, m_h, tile); }
+  /// Of the rows of a lane, every fourth chunk.
+  static constexpr int chunks = (head_size / 8 + 3) / 4;
+  using OutRows = Chunk[parts][2][chunks];
+  TRAINSTONE_LANE int chunk(int i) const { return 4 * i + m_lane.thread() % 4; }
+
+  /// Until all lanes' copies are there, and nobody reads the other stage.
+  TRAINSTONE_LANE void await_copies() {
+    m_lane.template wait_copies<0>();
+    m_lane.block_barrier();
+  }
 
   /// The query of a row of this lane's fragments.
   TRAINSTONE_LANE int query(int part, int half) const { return m_first + m_row + part * 16 + m_group + 8 * half; }
 
-  /// Numbers of each query: log_sum_exp in powers of 2, and the sum of d_out out, which others need, too.
-  TRAINSTONE_LANE void look_at_queries() {
+  TRAINSTONE_LANE void take_out(OutRows& out) const {
+    GlobalRows const rows = m_of.out_rows(m_b, m_h);
     TRAINSTONE_UNROLLED
     for (int part = 0; part < parts; ++part) {
-      float sums[2] = {0, 0};
-      TRAINSTONE_ROLLED
-      for (int step = 0; step < steps; ++step) {
-        FragmentA const d_out = load_a(m_lane, m_d_out, m_row + 16 * part, 16 * step);
-        TRAINSTONE_UNROLLED
-        for (int i = 0; i < 4; ++i) {
-          int const t = query(part, i % 2);
-          if (t >= m_of.sizes.sequence) continue;
-          auto const out = *reinterpret_cast<std::uint32_t const*>(m_of.out + m_of.sizes.out_place(m_b, m_h, t) +
-                                                                   2 * (16 * step + m_column + i / 2 * 8));
-          sums[i % 2] += m_lane.template low<T>(out) * m_lane.template low<T>(d_out.r[i]) +
-                         m_lane.template high<T>(out) * m_lane.template high<T>(d_out.r[i]);
-        }
-      }
       TRAINSTONE_UNROLLED
       for (int half = 0; half < 2; ++half) {
-        float const sum = sum_of_row(m_lane, sums[half]);
+        TRAINSTONE_UNROLLED
+        for (int i = 0; i < chunks; ++i) {
+          int const t = query(part, half);
+          out[part][half][i] = {};
+          if (t < m_of.sizes.sequence && 8 * chunk(i) < head_size)
+            out[part][half][i] = *reinterpret_cast<Chunk const*>(rows.from(t).data + 16 * chunk(i));
+        }
+      }
+    }
+  }
+
+  /// Numbers of each query: log_sum_exp in powers of 2, and the sum of d_out out, which others need, too.
+  TRAINSTONE_LANE void look_at_queries(OutRows const& out) {
+    TRAINSTONE_UNROLLED
+    for (int part = 0; part < parts; ++part) {
+      TRAINSTONE_UNROLLED
+      for (int half = 0; half < 2; ++half) {
+        float sum = 0;
+        TRAINSTONE_UNROLLED
+        for (int i = 0; i < chunks; ++i)
+          if (8 * chunk(i) < head_size)
+            sum += product(out[part][half][i], *reinterpret_cast<Chunk const*>(
+                                                   m_d_out.at(m_row + 16 * part + m_group + 8 * half, 8 * chunk(i))));
+        sum = sum_of_row(m_lane, sum);
         int const t = query(part, half);
         bool const is_there = t < m_of.sizes.sequence;
         std::int64_t const place = m_of.sizes.query_place(m_b, m_h, is_there ? t : 0);
@@ -94,14 +117,47 @@ private:
         m_logs[part][half] = is_there ? m_of.log_sum_exp[place] * log2_of_e : 0;
       }
     }
+    if constexpr (Tiles::keeps_rows) {
+      m_kept_queries.load(m_lane, m_queries, m_row);
+      m_kept_d_out.load(m_lane, m_d_out, m_row);
+    }
+  }
+
+  TRAINSTONE_LANE float product(Chunk const& left, Chunk const& right) const {
+    float sum = 0;
+    TRAINSTONE_UNROLLED
+    for (int i = 0; i < 4; ++i)
+      sum += m_lane.template low<T>(left.words[i]) * m_lane.template low<T>(right.words[i]) +
+             m_lane.template high<T>(left.words[i]) * m_lane.template high<T>(right.words[i]);
+    return sum;
   }
 
   TRAINSTONE_LANE void see(int tile, int key) {
     FragmentC scores[parts][2 * pairs] = {}, d_weights[parts][2 * pairs] = {};
-    add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
-    add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
-    differentiate(tile * Tiles::keys + key, scores, d_weights);
+    if constexpr (!Mask::drops) begin_with_sums(d_weights);
+    if constexpr (Tiles::keeps_rows) {
+      add_row_products<T>(m_lane, m_kept_queries, m_stages.keys(tile), key, scores);
+      add_row_products<T>(m_lane, m_kept_d_out, m_stages.values(tile), key, d_weights);
+    } else {
+      add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+      add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
+    }
+    int const first_key = tile * Tiles::keys + key;
+    if (first_key + Tiles::keys_at_once > m_first + m_row) hide<false>(scores, first_key + m_column, query(0, 0));
+    differentiate(first_key, scores, d_weights);
     add_weighted_rows<T>(m_lane, scores, m_stages.keys(tile), key, m_d_queries);
+  }
+
+  /// The gradient of a score is weight (d_weight - sum): products are added to -sum.
+  TRAINSTONE_LANE void begin_with_sums(FragmentC (&d_weights)[parts][2 * pairs]) {
+    TRAINSTONE_UNROLLED
+    for (int part = 0; part < parts; ++part) {
+      TRAINSTONE_UNROLLED
+      for (int i = 0; i < 2 * pairs; ++i) {
+        TRAINSTONE_UNROLLED
+        for (int j = 0; j < 4; ++j) d_weights[part][i].c[j] = -m_sums[part][j / 2];
+      }
+    }
   }
 
   /// Scores become their gradients, without the scale.
@@ -116,11 +172,10 @@ private:
         if constexpr (Mask::drops) m_of.mask.kept(m_lane, m_b, m_h, query(part, 0), first_key + 8 * i, kept);
         TRAINSTONE_UNROLLED
         for (int j = 0; j < 4; ++j) {
-          float const p = m_lane.power_of_2(scores[part][i].c[j] * scale - m_logs[part][j / 2]);
+          float const weight = m_lane.power_of_2(scores[part][i].c[j] * scale - m_logs[part][j / 2]);
           float d_weight = d_weights[part][i].c[j];
-          if constexpr (Mask::drops) d_weight = kept[j] ? d_weight * m_of.mask.scale : 0;
-          bool const sees = first_key + 8 * i + m_column + j % 2 <= query(part, j / 2);
-          scores[part][i].c[j] = sees ? p * (d_weight - m_sums[part][j / 2]) : 0;
+          if constexpr (Mask::drops) d_weight = (kept[j] ? d_weight * m_of.mask.scale : 0) - m_sums[part][j / 2];
+          scores[part][i].c[j] = weight * d_weight;
         }
       }
     }
@@ -143,6 +198,7 @@ private:
   Stages m_stages;
   FragmentC m_d_queries[parts][head_size / 8] = {};
   float m_logs[parts][2], m_sums[parts][2];
+  KeptRows<parts, head_size> m_kept_queries, m_kept_d_out;
 };
 
 } // namespace trainstone::Cuda

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/tile_fragments.hpp"
 
+#include <math.h>
+
 namespace trainstone::Cuda {
 
 struct Bf16 {
@@ -19,9 +21,9 @@ struct AttentionSizes {
   int batch, sequence, heads, head_size;
   float scale; ///< of scores
 
-  TRAINSTONE_LANE std::int64_t channels() const { return std::int64_t{heads} * head_size; }
-  TRAINSTONE_LANE std::int64_t qkv_row_bytes() const { return 6 * channels(); }
-  TRAINSTONE_LANE std::int64_t out_row_bytes() const { return 2 * channels(); }
+  TRAINSTONE_LANE int channels() const { return heads * head_size; }
+  TRAINSTONE_LANE int qkv_row_bytes() const { return 6 * channels(); }
+  TRAINSTONE_LANE int out_row_bytes() const { return 2 * channels(); }
   /// Of row t of head h of sample b: its queries; keys and values lie 2 channels() bytes apart.
   TRAINSTONE_LANE std::int64_t qkv_place(int b, int h, int t) const {
     return (std::int64_t{b} * sequence + t) * qkv_row_bytes() + 2 * h * head_size;
@@ -38,7 +40,7 @@ struct AttentionSizes {
 inline constexpr float infinity = __builtin_huge_valf(), log2_of_e = 1.4426950408889634F,
                        log_of_2 = 0.6931471805599453F;
 
-TRAINSTONE_LANE float larger(float x, float y) { return x > y ? x : y; }
+TRAINSTONE_LANE float larger(float x, float y) { return fmaxf(x, y); }
 
 /// The sum over a row of fragments, of which each of four lanes beside each other has a part.
 template <class Lane>
@@ -47,11 +49,15 @@ TRAINSTONE_LANE float sum_of_row(Lane& lane, float part) {
   return part + lane.from_lane_beside(part, 2);
 }
 
-/// q, k or v (0, 1, 2) of a head from row `first` on.
-TRAINSTONE_LANE GlobalRows qkv_rows(AttentionSizes const& sizes, std::byte const* qkv, int which, int b, int h,
-                                    int first) {
-  return {qkv + sizes.qkv_place(b, h, first) + which * 2 * sizes.channels(), sizes.qkv_row_bytes(),
-          sizes.sequence - first};
+/// q, k or v (0, 1, 2) of a head.
+TRAINSTONE_LANE GlobalRows qkv_rows(AttentionSizes const& sizes, std::byte const* qkv, int which, int b, int h) {
+  return {qkv + sizes.qkv_place(b, h, 0) + which * 2 * sizes.channels(), sizes.qkv_row_bytes(), sizes.sequence};
+}
+
+/// Which of `count` places in turn a tile has.
+template <int count>
+TRAINSTONE_LANE int turn_of(int tile) {
+  return static_cast<int>(static_cast<unsigned>(tile) % count);
 }
 
 /// Which head a block works on, and which of its tiles. Blocks that begin earlier have tiles of lower numbers.
@@ -77,16 +83,14 @@ public:
     return {m_shared + (2 * stage(tile) + 1) * tile_bytes};
   }
   template <class Lane>
-  TRAINSTONE_LANE void bring(Lane& lane, AttentionSizes const& sizes, std::byte const* qkv, int b, int h,
-                             int tile) const {
-    int const first = tile * Tiles::keys;
-    Cuda::bring<Tiles::threads, Tiles::keys>(lane, keys(tile), qkv_rows(sizes, qkv, 1, b, h, first));
-    Cuda::bring<Tiles::threads, Tiles::keys>(lane, values(tile), qkv_rows(sizes, qkv, 2, b, h, first));
+  TRAINSTONE_LANE void bring(Lane& lane, GlobalRows const& of_keys, GlobalRows const& of_values, int tile) const {
+    Cuda::bring<Tiles::threads, Tiles::keys>(lane, keys(tile), of_keys.from(tile * Tiles::keys));
+    Cuda::bring<Tiles::threads, Tiles::keys>(lane, values(tile), of_values.from(tile * Tiles::keys));
     lane.end_copies();
   }
 
 private:
-  static TRAINSTONE_LANE int stage(int tile) { return tile % Tiles::stages; }
+  static TRAINSTONE_LANE int stage(int tile) { return turn_of<Tiles::stages>(tile); }
 
   std::byte* m_shared;
 };

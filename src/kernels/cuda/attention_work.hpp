@@ -43,7 +43,7 @@ constexpr std::int64_t pairs_of_keys(std::int64_t sequence) {
 template <int head_size, bool drops>
 constexpr std::int64_t attention_forward_flops(std::int64_t sequence) {
   using Tiles = ForwardTiles<head_size, drops>;
-  return 2 * 2 * head_size * pairs_of_queries<Tiles>(sequence, Tiles::keys);
+  return 2 * 2 * head_size * pairs_of_queries<Tiles>(sequence, Tiles::keys_at_once);
 }
 
 /// Of a head. Three products.

@@ -128,6 +128,8 @@ public:
   __device__ __forceinline__ Value from_lane_beside(Value value, int difference) const {
     return __shfl_xor_sync(0xFFFFFFFFU, value, difference);
   }
+  /// Whether it is so in any lane of the warp.
+  __device__ __forceinline__ bool any(bool here) const { return __any_sync(0xFFFFFFFFU, here); }
   __device__ __forceinline__ float power_of_2(float x) const {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));

@@ -16,9 +16,9 @@ namespace {
 
 static_assert(std::is_same_v<ExecutionSpace, Kokkos::Cuda>, "these kernels run on CUDA devices");
 
-/// Two blocks share a multiprocessor.
 template <class Body>
-__global__ void __launch_bounds__(Body::Tiles::threads, 2) run_block(typename Body::Arguments const arguments) {
+__global__ void __launch_bounds__(Body::Tiles::threads, Body::Tiles::blocks)
+    run_block(typename Body::Arguments const arguments) {
   extern __shared__ std::byte shared[];
   Cuda::DeviceLane lane;
   Body(arguments, lane, shared).run();

@@ -31,12 +31,16 @@ struct SharedTile {
 /// Rows of a matrix in global memory.
 struct GlobalRows {
   std::byte const* data;
-  std::int64_t row_bytes;
+  int row_bytes;
   int count; ///< rows beyond are zeros
+
+  TRAINSTONE_LANE GlobalRows from(int row) const {
+    return {data + std::int64_t{row} * row_bytes, row_bytes, count - row};
+  }
 };
 
 /// The lanes of a block bring `rows` rows of a tile together. A lane has the same place in all of its rows, so that
-/// there is one address to keep.
+/// there is one address to keep. Of rows that are not there nothing is read.
 template <int threads, int rows, int width, class Lane>
 TRAINSTONE_LANE void bring(Lane& lane, SharedTile<width> tile, GlobalRows const& from) {
   constexpr int chunks = SharedTile<width>::chunks, side = chunks & -chunks; // lanes beside each other on a row
@@ -44,22 +48,21 @@ TRAINSTONE_LANE void bring(Lane& lane, SharedTile<width> tile, GlobalRows const&
   static_assert(threads % side == 0 && rows % step == 0);
   int const first = lane.thread() / side, column = lane.thread() % side;
   std::byte* const to = tile.at(first, 8 * column);
-  std::byte const* const begin = from.data + 16 * column;
+  std::byte const* of_row = from.data + std::int64_t{first} * from.row_bytes + 16 * column;
   TRAINSTONE_UNROLLED
   for (int i = 0; i < rows / step; ++i) {
-    int const row = first + i * step;
-    bool const is_there = row < from.count;
-    std::byte const* const of_row = begin + (is_there ? row * from.row_bytes : 0);
     TRAINSTONE_UNROLLED
     for (int k = 0; k < chunks / side; ++k)
-      lane.copy(to + i * step * SharedTile<width>::row_bytes + 16 * side * k, of_row + 16 * side * k, is_there);
+      lane.copy(to + i * step * SharedTile<width>::row_bytes + 16 * side * k, of_row + 16 * side * k,
+                first + i * step < from.count);
+    of_row += step * from.row_bytes;
   }
 }
 
 /// The lanes of a warp write rows of a tile, from `first` on, to rows of global memory that have the same numbers;
 /// those from `count` on are not there.
 template <int rows, int width, class Lane>
-TRAINSTONE_LANE void write_rows(Lane& lane, SharedTile<width> tile, int first, std::byte* to, std::int64_t row_bytes,
+TRAINSTONE_LANE void write_rows(Lane& lane, SharedTile<width> tile, int first, std::byte* to, int row_bytes,
                                 int count) {
   constexpr int chunks = SharedTile<width>::chunks;
   static_assert(rows * chunks % 32 == 0);
@@ -67,7 +70,7 @@ TRAINSTONE_LANE void write_rows(Lane& lane, SharedTile<width> tile, int first, s
   for (int i = 0; i < rows * chunks / 32; ++i) {
     int const number = 32 * i + lane.thread() % 32, row = first + number / chunks, chunk = number % chunks;
     if (row < count)
-      *reinterpret_cast<Chunk*>(to + row * row_bytes + 16 * chunk) =
+      *reinterpret_cast<Chunk*>(to + std::int64_t{row} * row_bytes + 16 * chunk) =
           *reinterpret_cast<Chunk const*>(tile.at(row, 8 * chunk));
   }
 }
@@ -114,6 +117,19 @@ TRAINSTONE_LANE FragmentA rounded(Lane& lane, FragmentC const& left, FragmentC c
            lane.template pack<T>(right.c[0], right.c[1]), lane.template pack<T>(right.c[2], right.c[3])}};
 }
 
+/// sums += 16 columns of rows times those of the transposed rows of a tile from `other` on.
+template <class T, int parts, int columns, int width, class Lane>
+TRAINSTONE_LANE void add_step(Lane& lane, FragmentA const (&a)[parts], SharedTile<width> right, int other, int step,
+                              FragmentC (&sums)[parts][columns]) {
+  TRAINSTONE_UNROLLED
+  for (int pair = 0; pair < columns / 2; ++pair) {
+    FragmentB const b = load_b_transposed(lane, right, other + 16 * pair, 16 * step);
+    TRAINSTONE_UNROLLED
+    for (int part = 0; part < parts; ++part)
+      multiply<T>(lane, sums[part][2 * pair], sums[part][2 * pair + 1], a[part], b);
+  }
+}
+
 /// sums += rows of a tile from `row` on times the transposed rows of another one from `other` on, over all columns.
 template <class T, int parts, int columns, int width, class Lane>
 TRAINSTONE_LANE void add_row_products(Lane& lane, SharedTile<width> left, int row, SharedTile<width> right, int other,
@@ -123,12 +139,47 @@ TRAINSTONE_LANE void add_row_products(Lane& lane, SharedTile<width> left, int ro
     FragmentA a[parts];
     TRAINSTONE_UNROLLED
     for (int part = 0; part < parts; ++part) a[part] = load_a(lane, left, row + 16 * part, 16 * step);
+    add_step<T>(lane, a, right, other, step, sums);
+  }
+}
+
+/// A of rows that a warp keeps: all columns.
+template <int parts, int width>
+struct KeptRows {
+  FragmentA a[width / 16][parts];
+
+  template <class Lane>
+  TRAINSTONE_LANE void load(Lane& lane, SharedTile<width> tile, int row) {
     TRAINSTONE_UNROLLED
-    for (int pair = 0; pair < columns / 2; ++pair) {
-      FragmentB const b = load_b_transposed(lane, right, other + 16 * pair, 16 * step);
+    for (int step = 0; step < width / 16; ++step) {
       TRAINSTONE_UNROLLED
-      for (int part = 0; part < parts; ++part)
-        multiply<T>(lane, sums[part][2 * pair], sums[part][2 * pair + 1], a[part], b);
+      for (int part = 0; part < parts; ++part) a[step][part] = load_a(lane, tile, row + 16 * part, 16 * step);
+    }
+  }
+};
+
+/// The same of rows that are kept.
+template <class T, int parts, int columns, int width, class Lane>
+TRAINSTONE_LANE void add_row_products(Lane& lane, KeptRows<parts, width> const& left, SharedTile<width> right,
+                                      int other, FragmentC (&sums)[parts][columns]) {
+  TRAINSTONE_UNROLLED
+  for (int step = 0; step < width / 16; ++step) add_step<T>(lane, left.a[step], right, other, step, sums);
+}
+
+/// Scores become so small that their weights are zero where the key is behind the query.
+/// \tparam    by_key       columns are queries and rows are keys, not the other way round
+/// \param[in] column, row  of this lane in its first fragment, as numbers of queries and keys
+template <bool by_key, int parts, int columns>
+TRAINSTONE_LANE void hide(FragmentC (&scores)[parts][columns], int column, int row) {
+  TRAINSTONE_UNROLLED
+  for (int part = 0; part < parts; ++part) {
+    TRAINSTONE_UNROLLED
+    for (int i = 0; i < columns; ++i) {
+      TRAINSTONE_UNROLLED
+      for (int j = 0; j < 4; ++j) {
+        int const away = (column + 8 * i + j % 2) - (row + 16 * part + j / 2 * 8);
+        if (by_key ? away < 0 : away > 0) scores[part][i].c[j] = -__builtin_huge_valf();
+      }
     }
   }
 }
