@@ -141,7 +141,11 @@ void measure(benchmark::State& state, Stage& stage, Measured const& kernel, std:
 void register_all(Stage& stage) {
   for (Storage const storage : storages) {
     std::map<std::string, KernelCase> checked;
-    for (KernelCase const& kernel : kernel_cases(benchmark_shapes().front(), storage)) checked[kernel.name] = kernel;
+    for (BenchmarkShape const& shape : checked_shapes())
+      for (KernelCase const& kernel : kernel_cases(shape, storage)) {
+        KernelCase& known = checked[kernel.name];
+        if (known.variants.size() < kernel.variants.size()) known = kernel;
+      }
     for (BenchmarkShape const& shape : benchmark_shapes()) {
       for (KernelCase const& kernel : kernel_cases(shape, storage)) {
         Measured const measured{kernel, checked.at(kernel.name), storage};

@@ -5,10 +5,12 @@
 #include "kernel_cases/plain_kernels.hpp"
 
 #include "core/stored.hpp"
+#include "kernels/attention/attend.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/flash_attention.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/reference/reference.hpp"
+
+#include <ranges>
 
 namespace trainstone {
 
@@ -42,6 +44,23 @@ struct Attention {
     return {count, element_of(storage), 1, 0, stored_within(storage, error)};
   }
   static std::vector<std::string> variants() { return {"ours", "plain"}; }
+
+  /// Those of this build that can compute it, flash first: it is ours. Others come behind the plain form.
+  std::vector<AttentionProvider> providers() const {
+    std::vector<AttentionProvider> some;
+    for (AttentionProvider const one : built_attention_providers())
+      if (attention_problem(one, storage, size).empty()) some.insert(some.begin(), one);
+    return some;
+  }
+  std::vector<std::string> flash_variants() const {
+    std::vector<std::string> names = variants();
+    for (AttentionProvider const other : providers() | std::views::drop(1)) names.emplace_back(to_string(other));
+    return names;
+  }
+  /// Of a variant but the plain one.
+  AttentionProvider provider(std::size_t variant) const { return providers()[variant == 0 ? 0 : variant - 1]; }
+  /// Of weights that other providers than flash round before they multiply them.
+  double narrow_error() const { return providers().size() > 1 ? storing_error(storage, 1) : 0; }
   reference::AttentionShape reference_shape() const { return {batch, sequence, heads, size}; }
 
   Tensor4<T> probabilities(BenchmarkMemory const& m) const {
@@ -119,15 +138,15 @@ struct Attention {
 
   KernelCase flash_forward() const {
     return {"flash_attention_forward",
-            variants(),
-            {in(rows * 3 * channels), log_sums(false), out(rows * channels, out_error)},
+            flash_variants(),
+            {in(rows * 3 * channels), log_sums(false), out(rows * channels, out_error + narrow_error())},
             [a = *this](ExecutionSpace const& exec, std::size_t variant, BenchmarkMemory const& m) -> KernelCall {
               Matrix<T> const qkv = m.matrix<T>(0, 3 * a.channels), out = m.matrix<T>(2, a.channels);
-              return [=, log_sum_exp = m.vector<float>(1), batch = a.batch, heads = a.heads] {
-                if (variant == 0)
-                  flash_attention_forward<T>(exec, qkv, batch, heads, {}, log_sum_exp, out);
-                else
-                  plain::flash_attention_forward<T>(exec, qkv, batch, heads, log_sum_exp, out);
+              Vector<float> const log_sum_exp = m.vector<float>(1);
+              if (variant == 1)
+                return [=] { plain::flash_attention_forward<T>(exec, qkv, a.batch, a.heads, log_sum_exp, out); };
+              return [=, by = a.provider(variant)] {
+                attend_forward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out);
               };
             },
             [a = *this](Values& v) { v[1] = a.log_sum_exp(v[0], a.forward_of(v[0], v[2])); }};
@@ -137,22 +156,25 @@ struct Attention {
     // Probabilities are computed again, and the mean of their gradients is made of `out` as it is stored, whose HS
     // errors have random signs, as have those that a key gets from all queries: probabilities' squares add up to 2 at
     // most.
-    double const error =
-        gradient_error * t + 2 * std::sqrt(hs) * 2 * weight_error + 4 * 1.5 * storing_error(storage, 1);
+    double const error = gradient_error * t + 2 * std::sqrt(hs) * 2 * (weight_error + narrow_error()) +
+                         4 * 1.5 * storing_error(storage, 1);
     return {"flash_attention_backward",
-            variants(),
+            flash_variants(),
             {in(rows * 3 * channels), log_sums(true), in(rows * channels), in(rows * channels),
              out(rows * 3 * channels, error)},
             [a = *this](ExecutionSpace const& exec, std::size_t variant, BenchmarkMemory const& m) -> KernelCall {
               Matrix<T> const qkv = m.matrix<T>(0, 3 * a.channels), out = m.matrix<T>(2, a.channels),
                               d_out = m.matrix<T>(3, a.channels), d_qkv = m.matrix<T>(4, 3 * a.channels);
               Vector<float> const log_sum_exp = m.vector<float>(1);
-              flash_attention_forward<T>(exec, qkv, a.batch, a.heads, {}, log_sum_exp, out);
-              return [=, batch = a.batch, heads = a.heads] {
-                if (variant == 0)
-                  flash_attention_backward<T>(exec, qkv, batch, heads, {}, log_sum_exp, out, d_out, d_qkv);
-                else
-                  plain::flash_attention_backward<T>(exec, qkv, batch, heads, log_sum_exp, d_out, d_qkv);
+              AttentionProvider const by = variant == 1 ? AttentionProvider::flash : a.provider(variant);
+              attend_forward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out);
+              if (variant == 1)
+                return
+                    [=] { plain::flash_attention_backward<T>(exec, qkv, a.batch, a.heads, log_sum_exp, d_out, d_qkv); };
+              Index const scratch = attention_scratch(by, {a.batch, a.sequence, a.heads, a.size});
+              return [=, memory = Kokkos::View<float*, MemorySpace>("scratch", static_cast<std::size_t>(scratch))] {
+                attend_backward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out, d_out,
+                                   Vector<float>(memory.data(), memory.extent(0)), d_qkv);
               };
             },
             [a = *this](Values& v) {

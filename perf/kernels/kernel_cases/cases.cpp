@@ -67,6 +67,10 @@ std::vector<BenchmarkShape> const& benchmark_shapes() {
   return shapes;
 }
 
+std::vector<BenchmarkShape> checked_shapes() {
+  return {benchmark_shapes().front(), {"odd, heads of 64", {2, 3, 192, 41, 101}, {3, 37}}};
+}
+
 BenchmarkMemory::BenchmarkMemory(ExecutionSpace const& exec, std::vector<BenchmarkTensor> const& tensors)
     : m_exec(exec), m_tensors(tensors) {
   for (BenchmarkTensor const& tensor : tensors)

@@ -29,8 +29,10 @@ struct BenchmarkShape {
   bool gemm_alone = false; ///< the other kernels are measured at the others' shapes
 };
 
-/// `odd` first, on which every kernel is checked.
+/// `odd` first.
 std::vector<BenchmarkShape> const& benchmark_shapes();
+/// `odd`, on which every kernel is checked, and one with larger heads for those that must have them.
+std::vector<BenchmarkShape> checked_shapes();
 
 enum class Element { fp32, bf16, fp64 };
 

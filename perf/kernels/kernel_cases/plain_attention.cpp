@@ -5,7 +5,7 @@
 #include "kernel_cases/plain_kernels.hpp"
 
 #include "core/types.hpp"
-#include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/attention_shape.hpp"
 #include "kernels/common/instantiate.hpp"
 
 namespace trainstone::plain {

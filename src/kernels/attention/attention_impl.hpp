@@ -9,7 +9,7 @@
 #include "kernels/attention/attention.hpp"
 
 #include "core/launch.hpp"
-#include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/attention_shape.hpp"
 #include "kernels/common/math.hpp"
 #include "kernels/common/shapes.hpp"
 #include "kernels/dropout_mask.hpp"

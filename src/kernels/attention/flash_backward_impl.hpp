@@ -6,8 +6,8 @@
 // the same bits; both compute the scores and their gradients, seven products instead of five. Scores lie transposed in
 // the scratch, as they do forward. All that is in the scratch is fp32.
 
-#include "kernels/attention/attention_shape.hpp"
 #include "kernels/attention/flash_tiles.hpp"
+#include "kernels/common/attention_shape.hpp"
 #include "kernels/common/math.hpp"
 #include "kernels/gemm/tile_scratch.hpp"
 

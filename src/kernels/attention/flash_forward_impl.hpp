@@ -4,8 +4,8 @@
 // column per query: maxima and sums over keys are vector code then, and only queries and results are ever transposed,
 // once per tile. All that is in the scratch is fp32.
 
-#include "kernels/attention/attention_shape.hpp"
 #include "kernels/attention/flash_tiles.hpp"
+#include "kernels/common/attention_shape.hpp"
 #include "kernels/common/math.hpp"
 #include "kernels/gemm/tile_scratch.hpp"
 

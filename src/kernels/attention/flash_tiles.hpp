@@ -4,7 +4,7 @@
 // Included by k_impl.hpp files only.
 
 #include "core/views.hpp"
-#include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/attention_shape.hpp"
 #include "kernels/dropout_mask.hpp"
 #include "kernels/gemm/tile_product.hpp"
 

@@ -16,7 +16,7 @@ struct Fp16 {
   static constexpr bool is_bf16 = false;
 };
 
-/// Sizes, and where one head's rows begin, as kernels/attention/attention_shape.hpp has them.
+/// Sizes, and where one head's rows begin, as kernels/common/attention_shape.hpp has them.
 struct AttentionSizes {
   int batch, sequence, heads, head_size;
   float scale; ///< of scores

@@ -3,13 +3,27 @@
 // FLOPs that the kernels of attention on tensor cores execute: those of the fragments that are multiplied, masked pairs
 // and rows behind the sequence included. Pure functions.
 
+#include "core/error.hpp"
 #include "kernels/cuda/attention_forward.hpp"
 #include "kernels/cuda/attention_keys.hpp"
 #include "kernels/cuda/attention_queries.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace trainstone::Cuda {
+
+/// body(a head size that is known to the compiler). \throws Error   for a head size that there are no kernels of
+template <class Body>
+auto with_head_size(std::int64_t head_size, Body const& body) {
+  switch (head_size) {
+  case 64: return body(std::integral_constant<int, 64>());
+  case 80: return body(std::integral_constant<int, 80>());
+  case 96: return body(std::integral_constant<int, 96>());
+  case 128: return body(std::integral_constant<int, 128>());
+  default: throw Error(fmt::format("no attention on tensor cores of heads of {} channels", head_size));
+  }
+}
 
 /// Pairs of query and key, of one head, whose products a kernel with tiles of queries computes.
 /// \param[in] at_once  keys that a warp looks at or leaves out together

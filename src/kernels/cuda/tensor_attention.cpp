@@ -4,7 +4,7 @@
 
 #include "core/launch.hpp"
 #include "core/stored.hpp"
-#include "kernels/attention/attention_shape.hpp"
+#include "kernels/common/attention_shape.hpp"
 #include "kernels/common/row.hpp"
 #include "kernels/common/shapes.hpp"
 #include "kernels/cuda/attention_work.hpp"
@@ -40,22 +40,10 @@ void start(ExecutionSpace const& exec, Kernel const& kernel, Index blocks, typen
 template <class T>
 using Element = std::conditional_t<std::is_same_v<T, bf16>, Cuda::Bf16, Cuda::Fp16>;
 
-/// body(a head size that is known to the compiler).
-template <class Body>
-auto with_head_size(Index head_size, Body const& body) {
-  switch (head_size) {
-  case 64: return body(std::integral_constant<int, 64>());
-  case 80: return body(std::integral_constant<int, 80>());
-  case 96: return body(std::integral_constant<int, 96>());
-  case 128: return body(std::integral_constant<int, 128>());
-  default: throw Error(tensor_attention_problem(Storage::bf16, head_size));
-  }
-}
-
 /// body(head size, mask): with dropout or without.
 template <class Body>
 void with_mask(Impl::AttentionShape const& shape, Dropout const& dropout, Body const& body) {
-  with_head_size(shape.head_size, [&](auto head_size) {
+  Cuda::with_head_size(shape.head_size, [&](auto head_size) {
     if (!dropout.is_on()) return body(head_size, Cuda::KeepsAll());
     Impl::DropoutRows const rows(dropout, shape.sequence, shape.heads);
     body(head_size, Cuda::KeyMask{rows, rows.scale});
@@ -75,40 +63,18 @@ auto bytes_of(View const& view) {
 
 } // namespace
 
-std::string tensor_attention_problem(Storage storage, Index head_size) {
-  if (storage == Storage::fp32) return "attention on tensor cores has values of 16 bits, not fp32";
-  if (head_size == 64 || head_size == 80 || head_size == 96 || head_size == 128) return "";
-  return fmt::format("attention on tensor cores has heads of 64, 80, 96 or 128 channels, not of {}", head_size);
-}
-
-std::uint64_t tensor_attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
-  return with_head_size(head_size, [&](auto size) {
-    return static_cast<std::uint64_t>(batch * heads *
-                                      (drops ? Cuda::attention_forward_flops<size(), true>(sequence)
-                                             : Cuda::attention_forward_flops<size(), false>(sequence)));
-  });
-}
-
-std::uint64_t tensor_attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
-  return with_head_size(head_size, [&](auto size) {
-    return static_cast<std::uint64_t>(batch * heads *
-                                      (drops ? Cuda::attention_backward_flops<size(), true>(sequence)
-                                             : Cuda::attention_backward_flops<size(), false>(sequence)));
-  });
-}
-
 template <class T>
 void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
                               Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out) {
   Impl::AttentionShape const shape =
       Impl::flash_attention_shape("tensor_attention_forward", qkv, batch, heads, log_sum_exp, out);
-  Kernel const kernel{
-      .label = "trainstone::tensor_attention::forward",
-      .phase = Phase::attention,
-      .flops = tensor_attention_forward_flops(batch, shape.sequence, heads, shape.head_size, dropout.is_on()),
-      .bytes = 4 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
   with_mask(shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
     using Body = Cuda::AttentionForward<Element<T>, head_size, Mask, Cuda::DeviceLane>;
+    std::int64_t const flops = Cuda::attention_forward_flops<head_size, Mask::drops>(shape.sequence);
+    Kernel const kernel{.label = "trainstone::tensor_attention::forward",
+                        .phase = Phase::attention,
+                        .flops = static_cast<std::uint64_t>(batch * heads * flops),
+                        .bytes = 4 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
     launch_external(kernel, exec, [&] {
       start<Body>(exec, kernel, batch * heads * Impl::divide_up(shape.sequence, Body::Tiles::queries),
                   {sizes_of(shape), bytes_of(qkv), bytes_of(out), log_sum_exp.data(), mask});

@@ -16,13 +16,16 @@ namespace trainstone {
 /// Why it cannot be computed so; empty if it can.
 std::string tensor_attention_problem(Storage storage, Index head_size);
 
-/// FLOPs of all fragments that are multiplied. \throws Error   for a head size that tensor_attention_problem() refuses
-std::uint64_t tensor_attention_forward_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops);
-std::uint64_t tensor_attention_backward_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops);
+/// Of all fragments that the three kernels multiply.
+struct TensorAttentionFlops {
+  std::uint64_t forward, backward_queries, backward_keys;
+};
+/// Known on hosts, too. \throws Error   for a head size that tensor_attention_problem() refuses
+TensorAttentionFlops tensor_attention_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops);
 
 /// As flash_attention_forward(). T is bf16 or fp16.              reference: reference::attention_forward
 /// \throws Error   if extents differ (message names both shapes), or for what tensor_attention_problem() refuses
-/// Work: tensor_attention_forward_flops; 4 B T C sizeof(T) + 4 B NH T bytes.
+/// Work: tensor_attention_flops().forward; 4 B T C sizeof(T) + 4 B NH T bytes.
 template <class T>
 void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
                               Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out);
@@ -31,7 +34,7 @@ void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, I
 ///                                                               reference: reference::attention_backward
 /// \param[out] sums (B NH T)   of each query, d_out out: scratch
 /// \throws Error   as tensor_attention_forward()
-/// Work: tensor_attention_backward_flops; 12 B T C sizeof(T) + 16 B NH T bytes.
+/// Work: the other two; each kernel 6 B T C sizeof(T) + 8 B NH T bytes.
 template <class T>
 void tensor_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
                                Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,

@@ -1,0 +1,71 @@
+#pragma once
+
+// Who computes attention that keeps log_sum_exp (model.attention = "flash"): the providers as values. What each of them
+// supports, needs as scratch and launches: plans predict from these values, and attend.hpp computes. A build knows all
+// providers and has some, so that the plan of another build can be made. Without Kokkos, so that plans are read
+// cheaply. Does not choose by timing.
+
+#include "core/index.hpp"
+#include "core/storage.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainstone {
+
+enum class AttentionProvider {
+  flash,        ///< the Kokkos kernels of flash_attention.hpp, which every build has
+  tensor_cores, ///< those of kernels/cuda/tensor_attention.hpp, of values of 16 bits on CUDA devices
+};
+
+/// In the order of the enumerators.
+inline constexpr std::array<std::string_view, 2> attention_provider_names{"flash", "tensor_cores"};
+
+constexpr std::string_view to_string(AttentionProvider provider) {
+  return attention_provider_names[static_cast<std::size_t>(provider)];
+}
+
+/// Instead of a provider: the first of a fixed order that this build has and that can compute it.
+inline constexpr std::string_view attention_automatic = "auto";
+
+/// Of this build, in the order of "auto". The last one is flash, which can compute everything.
+std::span<AttentionProvider const> built_attention_providers();
+
+/// Why the provider, in a build that has it, cannot compute it; empty if it can.
+std::string attention_problem(AttentionProvider provider, Storage storage, Index head_size);
+
+/// The provider of that name, or of "auto".
+/// \param[in] built  of which build; in the order of "auto"
+/// \throws InputError  if the build does not have it (the message lists those that it has), or if it cannot compute it
+AttentionProvider resolve_attention_provider(std::string_view name, Storage storage, Index head_size,
+                                             std::span<AttentionProvider const> built = built_attention_providers());
+
+/// Of one call.
+struct AttentionExtents {
+  Index batch, sequence, heads, head_size;
+};
+
+/// A kernel as it declares itself: the phase is attention.
+struct AttentionKernel {
+  char const* name; ///< its label behind "trainstone::"
+  std::uint64_t flops;
+  std::uint64_t bytes;
+};
+
+/// The kernels of a call, in the order in which they start.
+/// \param[in] drops  whether there is dropout
+std::vector<AttentionKernel> attention_forward_kernels(AttentionProvider provider, AttentionExtents const& of,
+                                                       Storage storage, bool drops);
+std::vector<AttentionKernel> attention_backward_kernels(AttentionProvider provider, AttentionExtents const& of,
+                                                        Storage storage, bool drops);
+
+/// Whether backward needs scratch, and how many fp32 numbers of it.
+bool needs_attention_scratch(AttentionProvider provider);
+Index attention_scratch(AttentionProvider provider, AttentionExtents const& of);
+
+} // namespace trainstone

@@ -1,0 +1,228 @@
+// The providers of attention: which one a build takes, what they declare, and that each of them computes attention. In
+// CUDA builds these are several.
+
+#include "kernels/attention/attention_provider.hpp"
+
+#include "core/counters.hpp"
+#include "core/error.hpp"
+#include "core/launch.hpp"
+#include "kernels/attention/attend.hpp"
+#include "support/attention_problem.hpp"
+#include "support/storage.hpp"
+#include "support/views.hpp"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+using namespace trainstone;
+using namespace trainstone::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+using enum AttentionProvider;
+
+constexpr std::array host_build{flash};
+constexpr std::array cuda_build{tensor_cores, flash};
+
+constexpr AttentionExtents call{2, 200, 3, 64};
+
+Dropout const some_dropout{.rate = 0.2, .seed = 3, .first_sample = 5, .site = 7};
+
+/// Forward and backward of a provider that can compute the problem.
+template <class T>
+AttentionResult compute(AttentionProvider provider, AttentionProblem const& problem) {
+  ExecutionSpace const exec;
+  auto const& [batch, sequence, heads, size] = problem.shape;
+  Index const rows = problem.rows(), channels = problem.channels();
+  DeviceTensor<T> const qkv(stored<T>(problem.qkv)), d_out(stored<T>(problem.d_out)),
+      out(rows * channels, from_float<T>(9.0F)), d_qkv(rows * 3 * channels, from_float<T>(9.0F));
+  DeviceTensor<float> const log_sum_exp(rows * heads, 9.0F),
+      scratch(attention_scratch(provider, {batch, sequence, heads, size}), std::nanf(""));
+  Matrix<T const> const qkv_rows = qkv.matrix(rows, 3 * channels);
+  Matrix<T> const out_rows = out.matrix(rows, channels);
+  attend_forward<T>(exec, provider, qkv_rows, batch, heads, problem.dropout, log_sum_exp.vector(), out_rows);
+  attend_backward<T>(exec, provider, qkv_rows, batch, heads, problem.dropout, log_sum_exp.vector(), out_rows,
+                     d_out.matrix(rows, channels), scratch.vector(), d_qkv.matrix(rows, 3 * channels));
+  return {widened(log_sum_exp.values()), widened(out.values()), widened(d_qkv.values())};
+}
+
+/// body(provider) of this build's that can compute it.
+template <class T, class Body>
+void for_each_provider(Index head_size, Body const& body) {
+  for (AttentionProvider const provider : built_attention_providers()) {
+    if (!attention_problem(provider, storage_of<T>(), head_size).empty()) continue;
+    INFO(fmt::format("{}, heads of {} channels", to_string(provider), head_size));
+    body(provider);
+  }
+}
+
+/// Relative error of weights that a provider rounds before it multiplies them.
+template <class T>
+double narrow(AttentionProvider provider) {
+  return provider == flash ? 0 : storing_error<T>(1.0);
+}
+
+bool same(AttentionResult const& a, AttentionResult const& b) {
+  return a.log_sum_exp == b.log_sum_exp && a.out == b.out && a.d_qkv == b.d_qkv;
+}
+
+} // namespace
+
+TEST_CASE("automatic attention is on tensor cores where a build has them and they take heads and values") {
+  auto const chosen = [](auto const& build, Storage storage, Index head_size) {
+    return resolve_attention_provider("auto", storage, head_size, build);
+  };
+  for (Storage const storage : {Storage::bf16, Storage::fp16}) {
+    for (Index const head_size : {64, 80, 96, 128}) {
+      CHECK(chosen(cuda_build, storage, head_size) == tensor_cores);
+      CHECK(chosen(host_build, storage, head_size) == flash);
+    }
+    for (Index const head_size : {1, 32, 63, 65, 72, 112, 256}) CHECK(chosen(cuda_build, storage, head_size) == flash);
+  }
+  CHECK(chosen(cuda_build, Storage::fp32, 64) == flash);
+  CHECK(resolve_attention_provider("flash", Storage::bf16, 64, cuda_build) == flash);
+  CHECK(resolve_attention_provider("tensor_cores", Storage::bf16, 64, cuda_build) == tensor_cores);
+}
+
+TEST_CASE("a provider of attention that cannot compute is refused with what can") {
+  auto const resolve = [](std::string_view name, Storage storage, Index head_size, auto const& build) {
+    return resolve_attention_provider(name, storage, head_size, build);
+  };
+  CHECK_THROWS_MATCHES(resolve("tensor_cores", Storage::bf16, 64, host_build), InputError,
+                       MessageMatches(ContainsSubstring("no provider of attention tensor_cores; it has flash")));
+  CHECK_THROWS_MATCHES(resolve("cudnn", Storage::bf16, 64, cuda_build), InputError,
+                       MessageMatches(ContainsSubstring("it has tensor_cores, flash")));
+  CHECK_THROWS_MATCHES(resolve("tensor_cores", Storage::fp32, 64, cuda_build), InputError,
+                       MessageMatches(ContainsSubstring("values of 16 bits, not fp32")));
+  CHECK_THROWS_MATCHES(resolve("tensor_cores", Storage::fp16, 72, cuda_build), InputError,
+                       MessageMatches(ContainsSubstring("64, 80, 96 or 128 channels, not of 72")));
+}
+
+TEST_CASE("every build has flash attention, and names what it has") {
+  auto const built = built_attention_providers();
+  CHECK(built.back() == flash);
+  std::span<AttentionProvider const> const of_host(host_build), of_cuda(cuda_build);
+  CHECK(std::ranges::equal(built, host_reaches_memory ? of_host : of_cuda));
+  if (built.front() != tensor_cores)
+    CHECK_THROWS_AS(compute<bf16>(tensor_cores, AttentionProblem({1, 1, 1, 64})), Error);
+  CHECK_THROWS_AS(compute<float>(tensor_cores, AttentionProblem({1, 1, 1, 64})), Error); // in any build
+}
+
+TEST_CASE("attention on tensor cores declares the fragments of its three kernels") {
+  // of a head of 64 channels, 200 positions in two tiles of 128 queries, by warp of 32 queries: the keys until its last
+  // one, in tiles of 64, or of 32 backward
+  std::uint64_t const forward = 32 * (64 + 64 + 128 + 128) + 32 * (192 + 192 + 256 + 256);
+  std::uint64_t const queries = 32 * (32 + 64 + 96 + 128) + 32 * (160 + 192 + 224 + 256);
+  // by warp of 32 keys: the queries from its first one, up to 256
+  std::uint64_t const keys = 32 * (256 + 224 + 192 + 160) + 32 * (128 + 96 + 64 + 32);
+  std::uint64_t const of_product = 2 * 64 * 2 * 3; // 2 FLOP for a channel of each of 2 x 3 heads
+  std::uint64_t const rows = 2 * 200, values = rows * 3 * 64 * 2, numbers = rows * 3 * 4;
+  for (bool const drops : {false, true}) {
+    auto const ahead = attention_forward_kernels(tensor_cores, call, Storage::bf16, drops);
+    auto const back = attention_backward_kernels(tensor_cores, call, Storage::fp16, drops);
+    REQUIRE((ahead.size() == 1 && back.size() == 2));
+    CHECK(ahead[0].name == std::string("tensor_attention::forward"));
+    CHECK(ahead[0].flops == 2 * forward * of_product);
+    CHECK(ahead[0].bytes == 4 * values + numbers);
+    CHECK(back[0].name == std::string("tensor_attention::backward_queries"));
+    CHECK(back[0].flops == 3 * queries * of_product);
+    CHECK(back[0].bytes == 6 * values + 2 * numbers);
+    CHECK(back[1].name == std::string("tensor_attention::backward_keys"));
+    CHECK(back[1].flops == 4 * keys * of_product); // with dropout by 16 queries, which is no less here
+    CHECK(back[1].bytes == 6 * values + 2 * numbers);
+  }
+  CHECK_THROWS_AS(attention_forward_kernels(tensor_cores, {2, 200, 3, 72}, Storage::bf16, false), Error);
+}
+
+TEST_CASE("flash attention declares one kernel forward and one backward") {
+  std::uint64_t const rows = 2 * 200, values = rows * 3 * 64 * 2, numbers = rows * 3 * 4;
+  auto const ahead = attention_forward_kernels(flash, call, Storage::bf16, false);
+  auto const back = attention_backward_kernels(flash, call, Storage::bf16, true);
+  REQUIRE((ahead.size() == 1 && back.size() == 1));
+  CHECK(ahead[0].name == std::string("flash_attention::forward"));
+  CHECK(ahead[0].bytes == 4 * values + numbers);
+  CHECK(back[0].name == std::string("flash_attention::backward"));
+  CHECK(back[0].bytes == 8 * values + numbers);
+  CHECK(2 * back[0].flops == (host_reaches_memory ? 5 : 7) * ahead[0].flops);
+}
+
+TEST_CASE("attention on tensor cores needs a number per query and head, flash attention nothing") {
+  CHECK(needs_attention_scratch(tensor_cores));
+  CHECK(attention_scratch(tensor_cores, call) == 2 * 3 * 200);
+  CHECK_FALSE(needs_attention_scratch(flash));
+  CHECK(attention_scratch(flash, call) == 0);
+}
+
+TEMPLATE_LIST_TEST_CASE("attention by every provider of the build equals the reference", "", StorageTypes) {
+  using T = TestType;
+  for (Dropout const& dropout : {Dropout{}, some_dropout})
+    for (Index const sequence : {1, 17, 130, 200})
+      for (Index const head_size : {64, 80, 96, 128}) {
+        AttentionProblem const problem({sequence < 100 ? 2 : 1, sequence, 2, head_size}, dropout);
+        AttentionReference const expected(problem);
+        INFO(fmt::format("T {}{}", sequence, dropout.is_on() ? ", dropout" : ""));
+        for_each_provider<T>(head_size, [&](AttentionProvider provider) {
+          CHECK(attention_mismatches<T>(problem, expected, compute<T>(provider, problem), narrow<T>(provider)) == "");
+        });
+      }
+}
+
+TEMPLATE_LIST_TEST_CASE("attention by every provider has the same bits in every run and in any batch", "",
+                        StorageTypes) {
+  using T = TestType;
+  for_each_provider<T>(64, [](AttentionProvider provider) {
+    AttentionProblem const all({2, 70, 2, 64}, some_dropout);
+    AttentionResult const together = compute<T>(provider, all);
+    CHECK(same(together, compute<T>(provider, all)));
+    AttentionProblem last({1, 70, 2, 64}, some_dropout);
+    last.dropout.first_sample += 1;
+    std::copy_n(all.qkv.end() - std::ssize(last.qkv), last.qkv.size(), last.qkv.begin());
+    std::copy_n(all.d_out.end() - std::ssize(last.d_out), last.d_out.size(), last.d_out.begin());
+    AttentionResult const alone = compute<T>(provider, last);
+    CHECK(std::equal(alone.out.rbegin(), alone.out.rend(), together.out.rbegin()));
+    CHECK(std::equal(alone.d_qkv.rbegin(), alone.d_qkv.rend(), together.d_qkv.rbegin()));
+  });
+}
+
+TEMPLATE_LIST_TEST_CASE("attention by every provider takes no sequences and empty ones", "", StorageTypes) {
+  for_each_provider<TestType>(64, [](AttentionProvider provider) {
+    for (auto const& [batch, sequence] : {std::pair<Index, Index>{0, 4}, {2, 0}})
+      CHECK(compute<TestType>(provider, AttentionProblem({batch, sequence, 2, 64}, some_dropout)).out.empty());
+  });
+}
+
+TEMPLATE_LIST_TEST_CASE("attention by every provider starts the kernels that it declares", "", StorageTypes) {
+  using T = TestType;
+  for (Dropout const& dropout : {Dropout{}, some_dropout})
+    for (Index const head_size : {64, 128})
+      for_each_provider<T>(head_size, [&](AttentionProvider provider) {
+        AttentionExtents const extents{2, 150, 3, head_size};
+        std::vector<AttentionKernel> declared =
+            attention_forward_kernels(provider, extents, storage_of<T>(), dropout.is_on());
+        std::ranges::copy(attention_backward_kernels(provider, extents, storage_of<T>(), dropout.is_on()),
+                          std::back_inserter(declared));
+        KernelTable counted;
+        {
+          ThreadKernelTable const counting(&counted);
+          compute<T>(provider, AttentionProblem({2, 150, 3, head_size}, dropout));
+        }
+        CHECK(counted.size() == declared.size());
+        for (auto const& [name, flops, bytes] : declared) {
+          INFO(name);
+          auto const found = counted.find(std::string("trainstone::") + name);
+          REQUIRE(found != counted.end());
+          CHECK(found->second.launches == 1);
+          CHECK(found->second.flops == flops);
+          CHECK(found->second.bytes == bytes);
+        }
+      });
+}
