@@ -1,12 +1,32 @@
 #include "kernels/accumulate.hpp"
 
-#include "core/launch.hpp"
-#include "kernels/common/row.hpp"
+#include "kernels/common/flat.hpp"
 #include "kernels/common/shapes.hpp"
 
 namespace trainstone {
 
 namespace Impl {
+
+template <class T, bool adds>
+struct Accumulation {
+  static constexpr int packet = packet_of<T>;
+  T const* from;
+  T* to;
+
+  bool is_aligned() const { return aligned_for(packet, from, to); }
+
+  template <int n>
+  KOKKOS_INLINE_FUNCTION void operator()(Index i, Width<n>) const {
+    if constexpr (adds) {
+      Packet<float, n> const terms = load_floats<n>(from + i);
+      Packet<float, n> sums = load_floats<n>(to + i);
+      for (int j = 0; j < n; ++j) sums[j] += terms[j];
+      store_floats<n>(to + i, sums);
+    } else {
+      store_packet<n>(to + i, load_packet<n>(from + i));
+    }
+  }
+};
 
 template <class T>
 void accumulate(ExecutionSpace const& exec, Write write, Vector<T const> from, Vector<T> to) {
@@ -16,15 +36,10 @@ void accumulate(ExecutionSpace const& exec, Write write, Vector<T const> from, V
   Kernel const kernel{.label = "trainstone::accumulate",
                       .flops = adds ? from.size() : 0,
                       .bytes = from.size() * sizeof(T) * (adds ? 3 : 2)};
-  launch_for(
-      kernel, row_policy(exec, divide_up(count, chunk_size)), KOKKOS_LAMBDA(Team const& team) {
-        Index const first = team.league_rank() * chunk_size;
-        T const* const source = from.data() + first;
-        T* const target = to.data() + first;
-        row_for(team, minimum(chunk_size, count - first), [&](Index i) {
-          target[i] = adds ? from_float<T>(to_float(target[i]) + to_float(source[i])) : source[i];
-        });
-      });
+  if (adds)
+    launch_flat(kernel, exec, count, Accumulation<T, true>{from.data(), to.data()});
+  else
+    launch_flat(kernel, exec, count, Accumulation<T, false>{from.data(), to.data()});
 }
 
 } // namespace Impl

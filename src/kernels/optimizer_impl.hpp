@@ -4,8 +4,7 @@
 
 #include "kernels/optimizer.hpp"
 
-#include "core/launch.hpp"
-#include "kernels/common/row.hpp"
+#include "kernels/common/flat.hpp"
 #include "kernels/common/shapes.hpp"
 
 #include <cmath>
@@ -20,71 +19,87 @@ inline float bias_correction(float beta, std::int64_t step) {
   return static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(beta), static_cast<double>(step))));
 }
 
-// Rules: what happens to one element. at(first) is the rule of a chunk; operator() takes the gradient and the old
-// parameter of element i, updates the rule's own state and returns the new parameter.
+// Rules: what happens to one element. operator() takes its gradient and its fp32 values: the parameter, and behind it
+// what the optimizer keeps of it. It updates the values.
 
 template <bool decoupled_decay>
 struct AdamRule {
-  float* m;
-  float* v;
+  static constexpr int values = 3;
   AdamStep step;
   float m_correction;
   float v_correction;
 
-  AdamRule(Vector<float> const& first_moment, Vector<float> const& second_moment, AdamStep const& numbers)
-      : m(first_moment.data()),
-        v(second_moment.data()),
-        step(numbers),
+  explicit AdamRule(AdamStep const& numbers)
+      : step(numbers),
         m_correction(bias_correction(step.beta1, step.step)),
         v_correction(bias_correction(step.beta2, step.step)) {}
 
-  KOKKOS_FUNCTION AdamRule at(Index first) const {
-    AdamRule chunk = *this;
-    chunk.m += first;
-    chunk.v += first;
-    return chunk;
-  }
-
-  KOKKOS_FUNCTION float operator()(Index i, float gradient, float p) const {
+  KOKKOS_INLINE_FUNCTION void operator()(float gradient, float (&value)[values]) const {
+    float const p = value[0];
     float const g =
         decoupled_decay ? gradient * step.gradient_scale : gradient * step.gradient_scale + step.weight_decay * p;
-    float const new_m = step.beta1 * m[i] + (1.0F - step.beta1) * g;
-    float const new_v = step.beta2 * v[i] + (1.0F - step.beta2) * (g * g);
-    float const direction = new_m * m_correction / (Kokkos::sqrt(new_v * v_correction) + step.epsilon);
-    m[i] = new_m;
-    v[i] = new_v;
-    return p - step.learning_rate * (decoupled_decay ? direction + step.weight_decay * p : direction);
+    float const m = step.beta1 * value[1] + (1.0F - step.beta1) * g;
+    float const v = step.beta2 * value[2] + (1.0F - step.beta2) * (g * g);
+    float const direction = m * m_correction / (Kokkos::sqrt(v * v_correction) + step.epsilon);
+    value[0] = p - step.learning_rate * (decoupled_decay ? direction + step.weight_decay * p : direction);
+    value[1] = m;
+    value[2] = v;
   }
 };
 
 struct SgdRule {
+  static constexpr int values = 1;
   SgdStep step;
 
-  KOKKOS_FUNCTION SgdRule at(Index /*first*/) const { return *this; }
-
-  KOKKOS_FUNCTION float operator()(Index /*i*/, float gradient, float p) const {
-    return p - step.learning_rate * (gradient * step.gradient_scale + step.weight_decay * p);
+  KOKKOS_INLINE_FUNCTION void operator()(float gradient, float (&value)[values]) const {
+    float const p = value[0];
+    value[0] = p - step.learning_rate * (gradient * step.gradient_scale + step.weight_decay * p);
   }
 };
 
 struct MomentumRule {
-  float* velocity;
+  static constexpr int values = 2;
   SgdStep step;
 
-  KOKKOS_FUNCTION MomentumRule at(Index first) const { return {velocity + first, step}; }
-
-  KOKKOS_FUNCTION float operator()(Index i, float gradient, float p) const {
-    velocity[i] = step.momentum * velocity[i] + (gradient * step.gradient_scale + step.weight_decay * p);
-    return p - step.learning_rate * velocity[i];
+  KOKKOS_INLINE_FUNCTION void operator()(float gradient, float (&value)[values]) const {
+    float const p = value[0];
+    value[1] = step.momentum * value[1] + (gradient * step.gradient_scale + step.weight_decay * p);
+    value[0] = p - step.learning_rate * value[1];
   }
 };
 
-/// Writes the parameter that the model computes with; of fp32 that is the master copy, which has been written.
-KOKKOS_INLINE_FUNCTION void write_rounded(float* /*parameter*/, float /*value*/) {}
-template <class Parameter>
-KOKKOS_INLINE_FUNCTION void write_rounded(Parameter* parameter, float value) {
-  *parameter = from_float<Parameter>(value);
-}
+/// What a rule does to vectors. The parameter that the model computes with is the master copy, values[0], if it is
+/// fp32, and else that one rounded.
+template <class Rule, class Gradient, class Parameter>
+struct Update {
+  static constexpr int packet = packet_of<Gradient, float>;
+  static constexpr bool rounds = !std::is_same_v<Parameter, float>;
+  Rule rule;
+  Gradient const* gradient;
+  Parameter* parameter;
+  float* values[Rule::values];
+
+  bool is_aligned() const {
+    bool aligned = aligned_for(packet, gradient, parameter);
+    for (float const* vector : values) aligned = aligned && aligned_for(packet, vector);
+    return aligned;
+  }
+
+  template <int n>
+  KOKKOS_INLINE_FUNCTION void operator()(Index i, Width<n>) const {
+    Packet<float, n> const g = load_floats<n>(gradient + i);
+    Packet<float, n> all[Rule::values];
+    for (int k = 0; k < Rule::values; ++k) all[k] = load_floats<n>(values[k] + i);
+    for (int j = 0; j < n; ++j) {
+      float value[Rule::values];
+      for (int k = 0; k < Rule::values; ++k) value[k] = all[k][j];
+      rule(g[j], value);
+      for (int k = 0; k < Rule::values; ++k) all[k][j] = value[k];
+    }
+    for (int k = 0; k < Rule::values; ++k) store_floats<n>(values[k] + i, all[k]);
+    if constexpr (rounds) store_floats<n>(parameter + i, all[0]);
+  }
+};
 
 /// What the update of one element reads and writes; `states` are fp32 values of the optimizer.
 template <class Gradient, class Parameter>
@@ -104,25 +119,6 @@ void require_update_shapes(Vector<Gradient const> const& gradient, Vector<float>
                        static_cast<void const*>(parameter.data()), static_cast<void const*>(master.data()));
 }
 
-template <class Rule, class Gradient, class Parameter>
-void update_elements(ExecutionSpace const& exec, Kernel const& kernel, Vector<Gradient const> const& gradient,
-                     Rule const& rule, Vector<float> const& master, Vector<Parameter> const& parameter) {
-  Index const count = extent(gradient, 0);
-  launch_for(
-      kernel, row_policy(exec, divide_up(count, chunk_size)), KOKKOS_LAMBDA(Team const& team) {
-        Index const first = team.league_rank() * chunk_size;
-        Gradient const* const g_chunk = gradient.data() + first;
-        float* const p_chunk = master.data() + first;
-        Parameter* const rounded_chunk = parameter.data() + first;
-        Rule const rule_of_chunk = rule.at(first);
-        row_for(team, minimum(chunk_size, count - first), [&](Index i) {
-          float const updated = rule_of_chunk(i, to_float(g_chunk[i]), p_chunk[i]);
-          p_chunk[i] = updated;
-          write_rounded(rounded_chunk + i, updated);
-        });
-      });
-}
-
 template <bool decoupled_decay, class Gradient, class Parameter>
 void adam_like_update(ExecutionSpace const& exec, char const* label, Vector<Gradient const> const& gradient,
                       Vector<float> const& master, Vector<float> const& m, Vector<float> const& v,
@@ -135,7 +131,10 @@ void adam_like_update(ExecutionSpace const& exec, char const* label, Vector<Grad
                       .phase = Phase::optimizer,
                       .flops = 17 * gradient.size(),
                       .bytes = gradient.size() * update_bytes<Gradient, Parameter>(2)};
-  update_elements(exec, kernel, gradient, AdamRule<decoupled_decay>(m, v, step), master, parameter);
+  using Rule = AdamRule<decoupled_decay>;
+  launch_flat(kernel, exec, extent(gradient, 0),
+              Update<Rule, Gradient, Parameter>{
+                  Rule(step), gradient.data(), parameter.data(), {master.data(), m.data(), v.data()}});
 }
 
 } // namespace Impl
@@ -162,11 +161,15 @@ void sgd_update(ExecutionSpace const& exec, Vector<Gradient const> gradient, Vec
                       .phase = Phase::optimizer,
                       .flops = (has_momentum ? 7 : 5) * gradient.size(),
                       .bytes = gradient.size() * Impl::update_bytes<Gradient, Parameter>(has_momentum ? 1 : 0)};
-  if (has_momentum) {
-    Impl::update_elements(exec, kernel, gradient, Impl::MomentumRule{velocity.data(), step}, master, parameter);
-  } else {
-    Impl::update_elements(exec, kernel, gradient, Impl::SgdRule{step}, master, parameter);
-  }
+  Index const count = Impl::extent(gradient, 0);
+  using Impl::Update, Impl::MomentumRule, Impl::SgdRule;
+  if (has_momentum)
+    Impl::launch_flat(kernel, exec, count,
+                      Update<MomentumRule, Gradient, Parameter>{
+                          {step}, gradient.data(), parameter.data(), {master.data(), velocity.data()}});
+  else
+    Impl::launch_flat(kernel, exec, count,
+                      Update<SgdRule, Gradient, Parameter>{{step}, gradient.data(), parameter.data(), {master.data()}});
 }
 
 } // namespace trainstone

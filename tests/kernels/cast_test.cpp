@@ -76,6 +76,21 @@ TEST_CASE("casts between types known at run time equal those between types, and 
   }
 }
 
+TEST_CASE("parts that begin anywhere are cast as the whole is") {
+  ExecutionSpace const exec;
+  std::vector<float> const values = random_values(4099, 3);
+  Index const count = static_cast<Index>(values.size());
+  DeviceTensor<float> const from(values);
+  DeviceTensor<bf16> const to(count, bf16{});
+  Index begin = 0;
+  for (Index const end : {Index{3}, Index{4}, Index{25}, Index{2048}, count}) {
+    cast(exec, ConstStoredVector(from.vector()).part(begin, end - begin),
+         StoredVector(to.vector()).part(begin, end - begin));
+    begin = end;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(to.values()[i].bits == from_float<bf16>(values[i]).bits);
+}
+
 TEST_CASE("rounding in place leaves what the storage type would have kept, and fp32 alone") {
   ExecutionSpace const exec;
   std::vector<float> const values = difficult_values();

@@ -191,6 +191,36 @@ TEMPLATE_LIST_TEST_CASE("gradient descent equals its reference with momentum and
   }
 }
 
+TEMPLATE_LIST_TEST_CASE("parts that begin anywhere become what the whole becomes", "[optimizer]", Storages) {
+  using Gradient = typename TestType::Gradient;
+  using Parameter = typename TestType::Parameter;
+  ExecutionSpace const exec;
+  constexpr Index count = 8203, borders[] = {0, 1, 8, 19, 24, 4099, 4100, count};
+  State<Parameter> whole(count), cut(count);
+  Gradients<Gradient> const gradients(count, 1);
+  auto const part = []<class T>(Vector<T> const& vector, Index begin, Index size) {
+    return Vector<T>(vector.data() + begin, static_cast<std::size_t>(size));
+  };
+  auto const update = [&](State<Parameter> const& state, Index begin, Index size, bool sgd) {
+    Vector<Gradient const> const gradient = part(gradients.stored.vector(), begin, size);
+    Vector<float> const master = part(state.master.vector(), begin, size), m = part(state.first.vector(), begin, size);
+    Vector<Parameter> const parameter = part(state.parameter(), begin, size);
+    if (sgd)
+      sgd_update<Gradient, Parameter>(exec, gradient, master, m, parameter, {0.01F, 0.9F, 0.1F, 0.5F});
+    else
+      adamw_update<Gradient, Parameter>(exec, gradient, master, m, part(state.second.vector(), begin, size), parameter,
+                                        adam_step(3));
+  };
+  for (bool const sgd : {false, true}) {
+    update(whole, 0, count, sgd);
+    for (std::size_t i = 0; i + 1 < std::size(borders); ++i) update(cut, borders[i], borders[i + 1] - borders[i], sgd);
+    CHECK(cut.master.values() == whole.master.values());
+    CHECK(cut.first.values() == whole.first.values());
+    CHECK(cut.second.values() == whole.second.values());
+    CHECK(cut.is_rounded_master());
+  }
+}
+
 TEST_CASE("changes that 16 bits cannot hold add up in the master copy", "[optimizer]") {
   ExecutionSpace const exec;
   DeviceTensor<bf16> const gradient(3, from_float<bf16>(1.0F)), parameter(3, from_float<bf16>(1.0F));
