@@ -6,6 +6,7 @@
 
 #include "core/views.hpp"
 #include "kernels/norm_block.hpp"
+#include "kernels/norm_tree.hpp"
 
 #include <cstdint>
 
@@ -25,7 +26,7 @@ void squared_block_sums(ExecutionSpace const& exec, Vector<T const> x, Vector<do
 /// \param[in]     exec         work is enqueued here; returns without fencing
 /// \param[in,out] values (n)   lost       \param[out] result (1)   overwritten; 0 if n is 0
 /// \throws Error               if extents differ (message names both shapes)
-/// Work: n FLOP; 8 n + 8 bytes.
+/// Starts tree_sum_launches(n) kernels. Work of all: n FLOP; 8 n + 8 bytes.
 void tree_sum(ExecutionSpace const& exec, Vector<double> values, Vector<double> result);
 
 /// values = the same range of every share, one behind the other: values[i] = gathered[i / m][first + i % m], m = n / P.

@@ -1,5 +1,6 @@
 #include "kernels/norm.hpp"
 
+#include "core/counters.hpp"
 #include "core/error.hpp"
 #include "kernels/reference/reference.hpp"
 #include "support/compare.hpp"
@@ -40,6 +41,14 @@ double tree(std::vector<double> const& values, std::size_t begin, std::size_t co
   return tree(values, begin, left) + tree(values, begin + left, count - left);
 }
 
+/// Positive values over many powers of two: fp64 rounds differently in other trees.
+std::vector<double> terms_of_many_sizes(std::size_t count) {
+  std::vector<double> values;
+  for (float const value : random_values(static_cast<Index>(count), 4, 1.0, 2.0))
+    values.push_back(std::ldexp(static_cast<double>(value), -static_cast<int>(values.size() * 7 % 31)));
+  return values;
+}
+
 } // namespace
 
 TEMPLATE_LIST_TEST_CASE("the squared norm equals the reference", "", StorageTypes) {
@@ -63,6 +72,24 @@ TEST_CASE("the squared norm adds blocks in the balanced binary tree") {
     }
     CHECK(norm_of(ExecutionSpace(), x) == tree(squares, 0, blocks));
   }
+}
+
+TEST_CASE("a tree of several kernels has the bits of the recursion", "[norm]") {
+  ExecutionSpace const exec;
+  std::size_t const leaves = tree_leaves;
+  for (std::size_t const count :
+       {std::size_t{0}, std::size_t{1}, std::size_t{4095}, leaves, leaves + 1, leaves + 7, 2 * leaves - 1, 2 * leaves,
+        3 * leaves + 1000, std::size_t{27686}, std::size_t{150912}}) {
+    std::vector<double> const values = terms_of_many_sizes(count);
+    DeviceTensor<double> const all(values), result(1, -1.0);
+    std::uint64_t const before = total_launches(counters());
+    tree_sum(exec, all.vector(), result.vector());
+    CHECK(total_launches(counters()) - before == (count > leaves ? 2 : 1));
+    CHECK(tree_sum_launches(static_cast<Index>(count)) == (count > leaves ? 2 : 1));
+    CHECK(result.values().front() == (count == 0 ? 0.0 : tree(values, 0, count)));
+  }
+  CHECK(tree_sum_launches(tree_leaves * tree_leaves) == 2);
+  CHECK(tree_sum_launches(tree_leaves * tree_leaves + 1) == 3);
 }
 
 TEST_CASE("the squared norm gives the same bits in every run and for any number of threads") {

@@ -1,6 +1,8 @@
 #include "parallel/program/step_counts.hpp"
 
 #include "comm/execution/local_moves.hpp"
+#include "kernels/norm_block.hpp"
+#include "kernels/norm_tree.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -88,9 +90,13 @@ std::uint64_t fold_launches(ShardPlan const& plan, Index first, Index times) {
 /// in a tree.
 std::uint64_t norm_launches(ShardPlan const& plan) {
   std::uint64_t const groups = count_of(std::ssize(plan.layout.groups));
-  std::uint64_t launches = (plan.reductions.rounds_sums ? 2 : 1) * groups + count_of(plan.layout.sections());
-  for (Index group = 0; group < std::ssize(plan.layout.groups); ++group)
+  std::uint64_t launches = (plan.reductions.rounds_sums ? 2 : 1) * groups;
+  for (Index group = 0; group < std::ssize(plan.layout.groups); ++group) {
     launches += plan.layout.share(group).empty() ? 0 : 1;
+    for (ParameterSection const& section : plan.layout.groups[static_cast<std::size_t>(group)].sections)
+      launches +=
+          tree_sum_launches((section.elements.end + norm_block - 1) / norm_block - section.elements.begin / norm_block);
+  }
   if (plan.gathers.norm) launches += kernels_of(schedule_of(*plan.gathers.norm, plan.layout.mesh, plan.layout.rank));
   return launches;
 }
