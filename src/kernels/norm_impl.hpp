@@ -47,15 +47,6 @@ struct HostBlocks {
   }
 };
 
-/// The lane of a warp that runs.
-struct WarpLane {
-  /// All lanes of the warp must call it.
-  KOKKOS_FORCEINLINE_FUNCTION float from_lane_beside(float value, [[maybe_unused]] int difference) const {
-    KOKKOS_IF_ON_DEVICE((value = __shfl_xor_sync(0xFFFFFFFFU, value, difference);))
-    return value;
-  }
-};
-
 /// So many neighbours of a warp share a block. Each reads packets, and has the lanes of the sum that they are in: the
 /// packets of one are as far apart as there are lanes.
 template <class T>

@@ -92,6 +92,15 @@ bool aligned_for(int n, T const*... vectors) {
   return ((reinterpret_cast<std::uintptr_t>(vectors) % (static_cast<std::size_t>(n) * sizeof(T)) == 0) && ...);
 }
 
+/// The lane of a warp that runs.
+struct WarpLane {
+  /// All lanes of the warp must call it.
+  KOKKOS_FORCEINLINE_FUNCTION float from_lane_beside(float value, [[maybe_unused]] int difference) const {
+    KOKKOS_IF_ON_DEVICE((value = __shfl_xor_sync(0xFFFFFFFFU, value, difference);))
+    return value;
+  }
+};
+
 /// One thread goes over a chunk.
 struct HostChunks {
   template <class Body>
