@@ -3,14 +3,16 @@
 // The optimizers: AdamW, Adam, and gradient descent with or without momentum, each on a range of elements in one pass
 // over memory. Parameters are updated in fp32, in their master copy, and written rounded to the type that the model
 // computes with; where that is fp32 the two are one vector, which is read and written once. Knows nothing of schedules,
-// clipping, groups or ranks: the caller hands over the numbers of this step.
-// Sources: Adam: A Method for Stochastic Optimization, arXiv:1412.6980; Decoupled Weight Decay Regularization,
-// arXiv:1711.05101.
+// clipping, groups or ranks: the caller hands over the numbers of this step. If these name pieces of the vectors, an n
+// of work is what the pieces have. Sources: Adam: A Method for Stochastic Optimization, arXiv:1412.6980; Decoupled
+// Weight Decay Regularization, arXiv:1711.05101.
 
 #include "core/types.hpp"
 #include "core/views.hpp"
+#include "kernels/update_piece.hpp"
 
 #include <cstdint>
+#include <span>
 
 namespace trainstone {
 
@@ -21,8 +23,9 @@ struct AdamStep {
   float beta2;
   float epsilon; ///< outside the square root
   float weight_decay;
-  float gradient_scale; ///< clip factor and inverse loss scale, multiplied
-  std::int64_t step;    ///< from 1; for the bias correction
+  float gradient_scale;                     ///< clip factor and inverse loss scale, multiplied
+  std::int64_t step;                        ///< from 1; for the bias correction
+  std::span<UpdatePiece const> pieces = {}; ///< that change, in order; none: all elements, which decay
 };
 
 /// What one step of gradient descent needs beside the tensors.
@@ -30,7 +33,8 @@ struct SgdStep {
   float learning_rate;
   float momentum; ///< 0 = none
   float weight_decay;
-  float gradient_scale; ///< clip factor and inverse loss scale, multiplied
+  float gradient_scale;                     ///< clip factor and inverse loss scale, multiplied
+  std::span<UpdatePiece const> pieces = {}; ///< that change, in order; none: all elements, which decay
 };
 
 /// AdamW, whose decay goes past the moments: g = gradient * gradient_scale; m = b1 m + (1 - b1) g;

@@ -85,6 +85,12 @@ struct Update {
     return aligned;
   }
 
+  KOKKOS_INLINE_FUNCTION Update of_piece(bool decays) const {
+    Update update = *this;
+    if (!decays) update.rule.step.weight_decay = 0.0F;
+    return update;
+  }
+
   template <int n>
   KOKKOS_INLINE_FUNCTION void operator()(Index i, Width<n>) const {
     Packet<float, n> const g = load_floats<n>(gradient + i);
@@ -100,6 +106,52 @@ struct Update {
     if constexpr (rounds) store_floats<n>(parameter + i, all[0]);
   }
 };
+
+/// What a kernel is told of the pieces that it goes over.
+struct Pieces {
+  int count = 0;
+  UpdatePiece pieces[most_update_pieces] = {};
+
+  Index begin() const { return count > 0 ? pieces[0].begin : 0; }
+  Index end() const { return count > 0 ? pieces[count - 1].end : 0; }
+  std::uint64_t elements() const {
+    Index sum = 0;
+    for (int i = 0; i < count; ++i) sum += pieces[i].end - pieces[i].begin;
+    return static_cast<std::uint64_t>(sum);
+  }
+};
+
+/// Those of an update of `count` elements.
+inline Pieces pieces_of(std::span<UpdatePiece const> given, Index count) {
+  UpdatePiece const all{0, count, true};
+  if (given.empty()) given = {&all, 1};
+  TRAINSTONE_REQUIRE(std::ssize(given) <= most_update_pieces, "optimizer: {} pieces", given.size());
+  Pieces pieces;
+  for (UpdatePiece const& piece : given) {
+    Index const before = pieces.end();
+    TRAINSTONE_REQUIRE(before <= piece.begin && piece.begin <= piece.end && piece.end <= count,
+                       "optimizer: elements {} to {} of {} behind {}", piece.begin, piece.end, count, before);
+    pieces.pieces[pieces.count++] = piece;
+  }
+  return pieces;
+}
+
+/// Updates the pieces; what is between them stays. A team goes over the pieces in its chunk one after the other.
+template <class Chunks = FlatChunks, class Body>
+void launch_update(Kernel const& kernel, ExecutionSpace const& exec, Pieces const& pieces, Body const& body) {
+  bool const aligned = body.is_aligned();
+  Index const begin = pieces.begin(), end = pieces.end();
+  launch_for(
+      kernel, Chunks::template policy<Body>(exec, end - begin), KOKKOS_LAMBDA(Team const& team) {
+        Index const first = begin + team.league_rank() * Chunks::template elements<Body>;
+        Index const last = minimum(first + Chunks::template elements<Body>, end);
+        for (int i = 0; i < pieces.count; ++i) {
+          UpdatePiece const& piece = pieces.pieces[i];
+          Index const from = first < piece.begin ? piece.begin : first, to = minimum(last, piece.end);
+          if (from < to) Chunks::run(team, from, to, aligned, body.of_piece(piece.decays));
+        }
+      });
+}
 
 /// What the update of one element reads and writes; `states` are fp32 values of the optimizer.
 template <class Gradient, class Parameter>
@@ -127,14 +179,15 @@ void adam_like_update(ExecutionSpace const& exec, char const* label, Vector<Grad
   require_shape("optimizer: m", m, {extent(gradient, 0)});
   require_shape("optimizer: v", v, {extent(gradient, 0)});
   TRAINSTONE_REQUIRE(step.step >= 1, "optimizer: step {}, steps count from 1", step.step);
+  Pieces const pieces = pieces_of(step.pieces, extent(gradient, 0));
   Kernel const kernel{.label = label,
                       .phase = Phase::optimizer,
-                      .flops = 17 * gradient.size(),
-                      .bytes = gradient.size() * update_bytes<Gradient, Parameter>(2)};
+                      .flops = 17 * pieces.elements(),
+                      .bytes = pieces.elements() * update_bytes<Gradient, Parameter>(2)};
   using Rule = AdamRule<decoupled_decay>;
-  launch_flat(kernel, exec, extent(gradient, 0),
-              Update<Rule, Gradient, Parameter>{
-                  Rule(step), gradient.data(), parameter.data(), {master.data(), m.data(), v.data()}});
+  launch_update(kernel, exec, pieces,
+                Update<Rule, Gradient, Parameter>{
+                    Rule(step), gradient.data(), parameter.data(), {master.data(), m.data(), v.data()}});
 }
 
 } // namespace Impl
@@ -157,19 +210,20 @@ void sgd_update(ExecutionSpace const& exec, Vector<Gradient const> gradient, Vec
   bool const has_momentum = step.momentum != 0.0F;
   Impl::require_update_shapes(gradient, master, parameter);
   Impl::require_shape("optimizer: velocity", velocity, {has_momentum ? Impl::extent(gradient, 0) : 0});
+  Impl::Pieces const pieces = Impl::pieces_of(step.pieces, Impl::extent(gradient, 0));
   Kernel const kernel{.label = has_momentum ? "trainstone::optimizer::sgd_momentum" : "trainstone::optimizer::sgd",
                       .phase = Phase::optimizer,
-                      .flops = (has_momentum ? 7 : 5) * gradient.size(),
-                      .bytes = gradient.size() * Impl::update_bytes<Gradient, Parameter>(has_momentum ? 1 : 0)};
-  Index const count = Impl::extent(gradient, 0);
+                      .flops = (has_momentum ? 7 : 5) * pieces.elements(),
+                      .bytes = pieces.elements() * Impl::update_bytes<Gradient, Parameter>(has_momentum ? 1 : 0)};
   using Impl::Update, Impl::MomentumRule, Impl::SgdRule;
   if (has_momentum)
-    Impl::launch_flat(kernel, exec, count,
-                      Update<MomentumRule, Gradient, Parameter>{
-                          {step}, gradient.data(), parameter.data(), {master.data(), velocity.data()}});
+    Impl::launch_update(kernel, exec, pieces,
+                        Update<MomentumRule, Gradient, Parameter>{
+                            {step}, gradient.data(), parameter.data(), {master.data(), velocity.data()}});
   else
-    Impl::launch_flat(kernel, exec, count,
-                      Update<SgdRule, Gradient, Parameter>{{step}, gradient.data(), parameter.data(), {master.data()}});
+    Impl::launch_update(
+        kernel, exec, pieces,
+        Update<SgdRule, Gradient, Parameter>{{step}, gradient.data(), parameter.data(), {master.data()}});
 }
 
 } // namespace trainstone

@@ -167,7 +167,7 @@ private:
     }
     Vector<float> const master = types().master ? moments.front() : parameters().as<float>();
     UpdateNumbers const numbers{.learning_rate = 1e-9, .gradient_scale = 1, .step = 1};
-    update_parameters(m_exec, m_asked->optimizer, numbers, true, gradient, master,
+    update_parameters(m_exec, m_asked->optimizer, numbers, {}, gradient, master,
                       std::span(moments).subspan(types().master ? 1 : 0).first(moment_count()), parameters());
   }
   std::size_t moment_count() const { return static_cast<std::size_t>(m_asked->optimizer.moments()); }

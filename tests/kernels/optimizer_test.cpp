@@ -221,6 +221,73 @@ TEMPLATE_LIST_TEST_CASE("parts that begin anywhere become what the whole becomes
   }
 }
 
+TEMPLATE_LIST_TEST_CASE("pieces become what updates of their own make of them, and what is between them stays",
+                        "[optimizer]", Storages) {
+  using Gradient = typename TestType::Gradient;
+  using Parameter = typename TestType::Parameter;
+  ExecutionSpace const exec;
+  constexpr Index count = 20011;
+  std::vector<UpdatePiece> const pieces{{3, 4, true},        {4, 11, false},       {12, 4099, true},
+                                        {4099, 4100, false}, {4101, 8192, true},   {8192, 8193, false},
+                                        {9000, 9000, true},  {9000, 19999, false}, {20000, count - 3, true}};
+  auto const part = []<class T>(Vector<T> const& vector, UpdatePiece const& piece) {
+    return Vector<T>(vector.data() + piece.begin, static_cast<std::size_t>(piece.end - piece.begin));
+  };
+  Gradients<Gradient> const gradients(count, 1);
+  Vector<Gradient const> const gradient = gradients.stored.vector();
+  for (bool const sgd : {false, true}) {
+    State<Parameter> at_once(count), apart(count);
+    AdamStep adam = adam_step(2);
+    SgdStep momentum{0.01F, 0.9F, 0.1F, 0.5F};
+    auto const update = [&](State<Parameter> const& state, auto const& cut) {
+      if (sgd)
+        sgd_update<Gradient, Parameter>(exec, cut(gradient), cut(state.master.vector()), cut(state.first.vector()),
+                                        cut(state.parameter()), momentum);
+      else
+        adamw_update<Gradient, Parameter>(exec, cut(gradient), cut(state.master.vector()), cut(state.first.vector()),
+                                          cut(state.second.vector()), cut(state.parameter()), adam);
+    };
+    for (UpdatePiece const& piece : pieces) {
+      adam.weight_decay = momentum.weight_decay = piece.decays ? 0.1F : 0.0F;
+      update(apart, [&](auto const& vector) { return part(vector, piece); });
+    }
+    adam.weight_decay = momentum.weight_decay = 0.1F;
+    adam.pieces = momentum.pieces = pieces;
+    std::uint64_t const launches = total_launches(counters()), flops = counters().flops[Phase::optimizer];
+    update(at_once, [](auto const& vector) { return vector; });
+    CHECK(total_launches(counters()) - launches == 1);
+    CHECK(counters().flops[Phase::optimizer] - flops == (sgd ? 7 : 17) * (count - 3 - 1 - 1 - 807 - 1 - 3));
+    CHECK(at_once.master.values() == apart.master.values());
+    CHECK(at_once.first.values() == apart.first.values());
+    CHECK(at_once.second.values() == apart.second.values());
+    CHECK(at_once.rounded.values().size() == apart.rounded.values().size());
+    for (Index const i : {0, 2, 11, 4100, 8500, 19999, count - 1})
+      CHECK(at_once.master.values()[static_cast<std::size_t>(i)] ==
+            random_values(count, 1)[static_cast<std::size_t>(i)]);
+  }
+}
+
+TEST_CASE("updates refuse pieces that overlap, leave the vectors or are too many", "[optimizer]") {
+  ExecutionSpace const exec;
+  DeviceTensor<float> const values(40, 0.0F);
+  auto const x = values.vector();
+  auto const update = [&](std::vector<UpdatePiece> const& pieces) {
+    AdamStep step = adam_step(1);
+    step.pieces = pieces;
+    adamw_update<float, float>(exec, x, x, x, x, x, step);
+  };
+  CHECK_NOTHROW(update({{0, 3, true}, {3, 40, false}}));
+  CHECK_THROWS_AS(update({{0, 3, true}, {2, 40, false}}), Error);
+  CHECK_THROWS_AS(update({{0, 41, true}}), Error);
+  CHECK_THROWS_AS(update({{-1, 4, true}}), Error);
+  CHECK_THROWS_AS(update({{4, 3, true}}), Error);
+  std::vector<UpdatePiece> many;
+  for (Index i = 0; i < most_update_pieces; ++i) many.push_back({i, i + 1, i % 2 == 0});
+  CHECK_NOTHROW(update(many));
+  many.push_back({most_update_pieces, most_update_pieces + 1, true});
+  CHECK_THROWS_AS(update(many), Error);
+}
+
 TEST_CASE("changes that 16 bits cannot hold add up in the master copy", "[optimizer]") {
   ExecutionSpace const exec;
   DeviceTensor<bf16> const gradient(3, from_float<bf16>(1.0F)), parameter(3, from_float<bf16>(1.0F));

@@ -39,7 +39,8 @@ State updated(OptimizerConfig const& optimizer, bool decays) {
   std::vector<Vector<float>> moments{state.first.vector(), state.second.vector()};
   moments.resize(static_cast<std::size_t>(optimizer.moments()));
   DeviceTensor<float> const gradient(random_values(count, 4));
-  update_parameters(exec, optimizer, {0.125, 0.5, 3}, decays, gradient.vector(), state.parameter.vector(), moments,
+  UpdatePiece const all{0, count, decays};
+  update_parameters(exec, optimizer, {0.125, 0.5, 3}, {&all, 1}, gradient.vector(), state.parameter.vector(), moments,
                     state.parameter.vector());
   return state;
 }
@@ -79,7 +80,7 @@ TEST_CASE("an optimizer with other than its own number of moments is refused", "
   State const state;
   std::vector<Vector<float>> const one{state.first.vector()};
   for (OptimizerType const type : {OptimizerType::adamw, OptimizerType::adam, OptimizerType::sgd})
-    CHECK_THROWS_AS((update_parameters(exec, config_of(type, 0), {0.125, 0.5, 3}, true, state.second.vector(),
+    CHECK_THROWS_AS((update_parameters(exec, config_of(type, 0), {0.125, 0.5, 3}, {}, state.second.vector(),
                                        state.parameter.vector(), one, state.parameter.vector())),
                     Error);
 }

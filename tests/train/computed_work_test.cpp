@@ -10,17 +10,38 @@
 using namespace trainstone;
 using trainstone::test::make_config;
 
-TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 15 L + 13 for norm and update", "[train][plan]") {
+TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 4 L + 12 for norm and update", "[train][plan]") {
   std::uint64_t const layers = GENERATE(1, 5), rank_micro_batches = GENERATE(1, 3);
   RunConfig config =
       make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
                   {2, static_cast<Index>(rank_micro_batches), 2 * static_cast<Index>(rank_micro_batches)});
   RunPlan const plan = plan_run(config, 0, 1);
   CHECK(plan.step_launches == rank_micro_batches * (28 * layers + 11) + 3 * (layers + 3));
-  CHECK(plan.update_launches == 12 * layers + 4);
+  CHECK(plan.update_launches == layers + 3);
   CHECK(plan.evaluation_launches == 10 * layers + 5);
   config.model_options.dropout = 0.1;
   CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + rank_micro_batches * (4 * layers + 2));
+}
+
+TEST_CASE("the norm's tree takes a second kernel for a group of more than 2^20 elements", "[train][plan]") {
+  auto const launches = [](Index vocab) {
+    return plan_run(make_config({2, 2, 16, 16, vocab}, 11, {1, 1, 1}), 0, 1).step_launches;
+  };
+  CHECK(launches(1 << 16) == launches(128));
+  CHECK(launches((1 << 16) + 128) == launches(128) + 1);
+}
+
+TEST_CASE("an update starts one kernel more for every 32 pieces of matrices and of other tensors", "[train][plan]") {
+  auto const launches = [](Index slices, Index layers) {
+    RunConfig config = make_config({layers, 8, 128, 16, 512}, 11, {1, 1, 1});
+    config.parallel.tensor_blocks = slices;
+    return plan_run(config, 0, 1).update_launches;
+  };
+  // Of a block: the tensors that are whole, and of each slice two matrices, a bias, two matrices, of which the second
+  // is behind a bias. No slice ends at a multiple of 256.
+  CHECK(launches(1, 5) == 5 + 3);
+  CHECK(launches(4, 5) == 5 + 3);     // 1 + 4 * 5 pieces
+  CHECK(launches(8, 5) == 2 * 5 + 3); // 1 + 8 * 5
 }
 
 TEST_CASE("all blocks but the last one compute again: 8 kernels and 16 n h^2 FLOPs each, or one kernel",

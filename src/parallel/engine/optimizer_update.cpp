@@ -8,17 +8,18 @@ namespace trainstone {
 namespace {
 
 template <class Gradient, class Parameter>
-void update(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers, bool decays,
-            Vector<Gradient const> gradient, Vector<float> master, std::span<Vector<float> const> moments,
-            Vector<Parameter> parameter) {
+void update(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers,
+            std::span<UpdatePiece const> pieces, Vector<Gradient const> gradient, Vector<float> master,
+            std::span<Vector<float> const> moments, Vector<Parameter> parameter) {
   TRAINSTONE_REQUIRE(std::ssize(moments) == optimizer.moments(), "an optimizer of {} moments is given {}",
                      optimizer.moments(), moments.size());
-  float const decay = decays ? static_cast<float>(optimizer.weight_decay) : 0.0F;
+  auto const decay = static_cast<float>(optimizer.weight_decay);
   if (optimizer.type == OptimizerType::sgd) {
     SgdStep const step{.learning_rate = static_cast<float>(numbers.learning_rate),
                        .momentum = static_cast<float>(optimizer.momentum),
                        .weight_decay = decay,
-                       .gradient_scale = static_cast<float>(numbers.gradient_scale)};
+                       .gradient_scale = static_cast<float>(numbers.gradient_scale),
+                       .pieces = pieces};
     Vector<float> const velocity = moments.empty() ? Vector<float>() : moments[0];
     sgd_update<Gradient, Parameter>(exec, gradient, master, velocity, parameter, step);
     return;
@@ -29,7 +30,8 @@ void update(ExecutionSpace const& exec, OptimizerConfig const& optimizer, Update
                       .epsilon = static_cast<float>(optimizer.epsilon),
                       .weight_decay = decay,
                       .gradient_scale = static_cast<float>(numbers.gradient_scale),
-                      .step = numbers.step};
+                      .step = numbers.step,
+                      .pieces = pieces};
   auto const adam =
       optimizer.type == OptimizerType::adamw ? adamw_update<Gradient, Parameter> : adam_update<Gradient, Parameter>;
   adam(exec, gradient, master, moments[0], moments[1], parameter, step);
@@ -38,13 +40,13 @@ void update(ExecutionSpace const& exec, OptimizerConfig const& optimizer, Update
 } // namespace
 
 void update_parameters(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers,
-                       bool decays, ConstStoredVector gradient, Vector<float> master,
+                       std::span<UpdatePiece const> pieces, ConstStoredVector gradient, Vector<float> master,
                        std::span<Vector<float> const> moments, StoredVector parameter) {
   with_storage(parameter.storage, [&]<class T>() {
     if (gradient.storage == Storage::fp32)
-      update<float, T>(exec, optimizer, numbers, decays, gradient.as<float>(), master, moments, parameter.as<T>());
+      update<float, T>(exec, optimizer, numbers, pieces, gradient.as<float>(), master, moments, parameter.as<T>());
     else
-      update<T, T>(exec, optimizer, numbers, decays, gradient.as<T>(), master, moments, parameter.as<T>());
+      update<T, T>(exec, optimizer, numbers, pieces, gradient.as<T>(), master, moments, parameter.as<T>());
   });
 }
 

@@ -4,6 +4,7 @@
 // kernels/optimizer.hpp. Owns nothing. Does not know which ranges exist or who holds them.
 
 #include "core/stored.hpp"
+#include "kernels/update_piece.hpp"
 #include "parallel/plan/config.hpp"
 
 #include <span>
@@ -18,13 +19,13 @@ struct UpdateNumbers {
 };
 
 /// \param[in]     exec      work is enqueued here; returns without fencing
-/// \param[in]     decays    whether weight decay shrinks these elements
+/// \param[in]     pieces    that change, at most most_update_pieces; none: all elements, which decay
 /// \param[in]     gradient  stored as the parameters are, or in fp32
 /// \param[in,out] master, parameter as for the kernels
 /// \param[in,out] moments   optimizer.moments() of them: m and v, the velocity, or none
 /// \throws Error            if there are more or fewer moments, or extents or types differ
 void update_parameters(ExecutionSpace const& exec, OptimizerConfig const& optimizer, UpdateNumbers const& numbers,
-                       bool decays, ConstStoredVector gradient, Vector<float> master,
+                       std::span<UpdatePiece const> pieces, ConstStoredVector gradient, Vector<float> master,
                        std::span<Vector<float> const> moments, StoredVector parameter);
 
 } // namespace trainstone

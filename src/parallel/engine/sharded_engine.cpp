@@ -83,7 +83,7 @@ ShardedEngine::ShardedEngine(ExecutionSpace const& exec, Communicator const& wor
           take(pinned, pinned_gathers(plan)),
           buffers,
           pinned.take(pinned_norm_bytes(plan))},
-      m_tensor_shares(tensor_shares(*m_layout, table)) {
+      m_decay_runs(decay_runs(*m_layout, table)) {
   TRAINSTONE_REQUIRE(world.buffers() == plan.message_buffers, "buffers are planned to be \"{}\", the ranks' are \"{}\"",
                      to_string(plan.message_buffers), to_string(world.buffers()));
   add_exchanges(m_communicators.front(), buffers);
@@ -196,26 +196,29 @@ void ShardedEngine::update(Index first, Index last, OptimizerConfig const& optim
   m_state.update(first, last, shares, [&](OptimizerState::Chunk const& chunk) { update(chunk, optimizer, numbers); });
 }
 
-/// The parts of tensors in a chunk, each with its decay.
+/// What of a chunk is no padding, as many pieces at once as a kernel takes.
 void ShardedEngine::update(OptimizerState::Chunk const& chunk, OptimizerConfig const& optimizer,
                            UpdateNumbers const& numbers) {
-  for (TensorShare const& share : m_tensor_shares) {
-    if (share.group != chunk.group || !share.range.overlaps(chunk.range)) continue;
-    Index const begin = std::max(share.range.begin, chunk.range.begin) - chunk.range.begin,
-                size = std::min(share.range.end, chunk.range.end) - chunk.range.begin - begin;
-    ConstStoredVector gradient = chunk.gradient.part(begin, size);
+  std::vector<UpdatePiece> pieces;
+  for (DecayRun const& run : m_decay_runs) {
+    if (run.group != chunk.group || !run.range.overlaps(chunk.range)) continue;
+    pieces.push_back({std::max(run.range.begin, chunk.range.begin) - chunk.range.begin,
+                      std::min(run.range.end, chunk.range.end) - chunk.range.begin,
+                      optimizer.decay == DecayScope::all || run.is_matrix});
+  }
+  Vector<float> const master = m_layout->types.master ? chunk.vectors.front() : chunk.parameters.as<float>();
+  std::span<Vector<float> const> const moments = std::span(chunk.vectors).subspan(m_layout->types.master ? 1 : 0);
+  for (std::span<UpdatePiece const> rest = pieces; !rest.empty();) {
+    std::span<UpdatePiece const> const some =
+        rest.first(std::min(rest.size(), static_cast<std::size_t>(most_update_pieces)));
+    rest = rest.subspan(some.size());
+    ConstStoredVector gradient = chunk.gradient;
     if (m_layout->types.gradient_copy) {
-      StoredVector const copy = part_of(chunk.gradient_copy, begin, size);
-      cast(m_exec, gradient, copy);
-      gradient = copy;
+      Index const begin = some.front().begin, size = some.back().end - begin;
+      cast(m_exec, gradient.part(begin, size), part_of(chunk.gradient_copy, begin, size));
+      gradient = StoredVector(chunk.gradient_copy);
     }
-    StoredVector const parameters = chunk.parameters.part(begin, size);
-    std::vector<Vector<float>> vectors;
-    for (Vector<float> const& all : chunk.vectors) vectors.push_back(part_of(all, begin, size));
-    Vector<float> const master = m_layout->types.master ? vectors.front() : parameters.as<float>();
-    bool const decays = optimizer.decay == DecayScope::all || share.is_matrix;
-    update_parameters(m_exec, optimizer, numbers, decays, gradient, master,
-                      std::span(vectors).subspan(m_layout->types.master ? 1 : 0), parameters);
+    update_parameters(m_exec, optimizer, numbers, some, gradient, master, moments, chunk.parameters);
   }
 }
 

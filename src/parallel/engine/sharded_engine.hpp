@@ -19,8 +19,8 @@
 #include "parallel/engine/parameter_shares.hpp"
 #include "parallel/engine/stage_exchange.hpp"
 #include "parallel/engine/tensor_exchange.hpp"
+#include "parallel/plan/decay_runs.hpp"
 #include "parallel/plan/shard_plan.hpp"
-#include "parallel/plan/tensor_share.hpp"
 #include "parallel/program/instruction.hpp"
 
 #include <cstddef>
@@ -190,7 +190,7 @@ private:
   std::size_t m_met = 0;                  ///< the partners of now
   std::optional<TensorExchange> m_tensor; ///< of a tensor group
   std::optional<StageExchange> m_stages;  ///< of a pipeline
-  std::vector<TensorShare> m_tensor_shares;
+  std::vector<DecayRun> m_decay_runs;
   /// By priority: what updates take, and the units that this step is still to update.
   struct Expected {
     OptimizerConfig optimizer;

@@ -3,7 +3,7 @@
 #include "comm/execution/buffers.hpp"
 #include "core/error.hpp"
 #include "core/roofline.hpp"
-#include "parallel/plan/tensor_share.hpp"
+#include "parallel/plan/decay_runs.hpp"
 #include "parallel/program/step_programs.hpp"
 
 #include <fmt/format.h>
@@ -65,8 +65,8 @@ PhaseWork update_work(RunPlan const& plan, OptimizerConfig const& optimizer) {
   auto bytes = static_cast<std::uint64_t>(update_bytes(plan, optimizer));
   if (plan.parallel.layout.types.gradient_copy) bytes += sizeof(float) - bytes_per_value(plan.storage().gradients);
   std::uint64_t elements = 0;
-  for (TensorShare const& share : tensor_shares(plan.parallel.layout, plan.table))
-    elements += static_cast<std::uint64_t>(share.range.size());
+  for (DecayRun const& run : decay_runs(plan.parallel.layout, plan.table))
+    elements += static_cast<std::uint64_t>(run.range.size());
   return {flops * elements, bytes * elements};
 }
 
