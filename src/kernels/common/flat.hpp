@@ -4,11 +4,9 @@
 // team per chunk) and the loop inside a team: vector code on the host; on a device each lane takes packets of
 // neighbours, of which no access is longer than 16 bytes. Promises: every element is computed once, by the same
 // instructions in a packet as alone, if the compiler may not fuse a product with a sum.
-// A body is a structure with
-//   static constexpr int packet;                         elements that a lane of a device takes at once
-//   bool is_aligned() const;                             whether all its vectors begin where a packet may:
-//   aligned_for() void operator()(Index i, Width<n>) const;            computes elements i ... i + n - 1, n = 1 or
-//   packet
+// A body is a structure with `packet`, which says how many elements a lane of a device takes at once, with
+// `is_aligned()`, which says whether packets may begin where its vectors begin, and with `operator()(i, Width<n>)`,
+// which computes elements i ... i + n - 1, where n is 1 or `packet`.
 // Included by files of kernels' bodies only.
 
 #include "core/launch.hpp"
