@@ -263,9 +263,10 @@ void require_options_of_a_deck(EstimateOptions const& options) {
 void print_heading(Deck const& deck, ResolvedRun const& all, ResolvedRun const& run, bool apart) {
   RunConfig const& config = run.config;
   fmt::print(
-      "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}\n",
+      "deck {} on {} ranks: micro-batch {} x accumulation {} x data ranks {} = {} samples of {} tokens, gemm {}, "
+      "attention {}\n",
       deck_label(deck), all.topology.ranks(), config.batch.micro, config.batch.accumulation, run.mesh.data(),
-      config.batch.global, config.data.sequence, to_string(run.gemm.usual()));
+      config.batch.global, config.data.sequence, to_string(run.gemm.usual()), describe_attention(config.model_options));
   if (apart)
     fmt::print("workers do not wait for each other: what follows is of the push of one worker, rank 0, to the servers, "
                "ranks 1 and higher here\n");

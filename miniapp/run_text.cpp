@@ -95,8 +95,9 @@ void print_start(PreparedRun const& run, RankContext const& context, WorkAmounts
   if (std::string const sharing = shared_processors(run, context.exec); !sharing.empty())
     fmt::print("note: {}: what the machine could do is not measured\n", sharing);
   if (run.plan->storage().values != Storage::fp32)
-    fmt::print("note: precision {} in {}, gemm {}\n", to_string(run.config().precision.recipe),
-               to_string(run.plan->storage().values), describe_gemm(run.plan->gemm, run.plan->storage().values));
+    fmt::print("note: precision {} in {}, gemm {}, attention {}\n", to_string(run.config().precision.recipe),
+               to_string(run.plan->storage().values), describe_gemm(run.plan->gemm, run.plan->storage().values),
+               describe_attention(run.config().model_options));
   if (run.config().comm.emulated_network().is_slow()) fmt::print("{}\n", network_line(run.config().comm));
   if (FaultConfig const& faults = run.config().faults; faults.delay_time > 0)
     fmt::print("note: a delay is injected: {} at \"{}\"\n", to_string(Quantity{Dimension::time, faults.delay_time}),

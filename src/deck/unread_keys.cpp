@@ -118,6 +118,7 @@ std::vector<ReadKey> other_keys() {
   Reader const checkpoints{"checkpoint.dir", {}};
   return {
       {"model.dropout_masks", {{"model.dropout", {}}}},
+      {"kernels.attention", {{"model.attention", {"flash"}}}},
       {"optimizer.momentum", {{"optimizer.type", {"sgd"}}}},
       {"optimizer.betas", {moments}},
       {"optimizer.eps", {moments}},

@@ -13,17 +13,25 @@ namespace trainstone {
 
 namespace {
 
-constexpr std::array<char const*, activation_kinds> names{
-    "input",        "embedded",       "embedded mask", "ln1",
-    "ln1 mean",     "ln1 rstd",       "qkv",           "probabilities",
-    "log-sum-exp",  "attention mask", "attention",     "middle",
-    "ln2",          "ln2 mean",       "ln2 rstd",      "fc",
-    "gelu",         "output",         "attproj mask",  "fcproj mask",
-    "lnf",          "lnf mean",       "lnf rstd",      "logits",
-    "losses",       "loss maximum",   "loss sums",     "norm sums",
-    "feature sums", "partial",        "gathered",      "gathered again",
-    "normed",       "branch",         "d_stream",      "d_qkv",
-    "d_fc"};
+constexpr std::array<char const*, activation_kinds> names{"input",         "embedded",
+                                                          "embedded mask", "ln1",
+                                                          "ln1 mean",      "ln1 rstd",
+                                                          "qkv",           "probabilities",
+                                                          "log-sum-exp",   "attention mask",
+                                                          "attention",     "middle",
+                                                          "ln2",           "ln2 mean",
+                                                          "ln2 rstd",      "fc",
+                                                          "gelu",          "output",
+                                                          "attproj mask",  "fcproj mask",
+                                                          "lnf",           "lnf mean",
+                                                          "lnf rstd",      "logits",
+                                                          "losses",        "loss maximum",
+                                                          "loss sums",     "norm sums",
+                                                          "feature sums",  "partial",
+                                                          "gathered",      "gathered again",
+                                                          "normed",        "branch",
+                                                          "d_stream",      "d_qkv",
+                                                          "scratch",       "d_fc"};
 
 PlannedTensor planned_activation(std::string const& name, Activation what, Storage storage, Index elements) {
   if (is_mask(what)) return planned<std::uint8_t>(name, elements);
@@ -110,6 +118,10 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   bool const cuts_positions = shape.sequence % blocks == 0;
   switch (what) {
   case Activation::log_sum_exp: return {n * heads, 1};
+  case Activation::scratch: {
+    AttentionExtents const call{shape.batch, shape.sequence, heads, config.head_size()};
+    return {attention_scratch(options.attention_provider, call), 1};
+  }
   case Activation::loss_maximum: return {in_loss, 1};
   case Activation::loss_sums: return {options.slices.count(), 2 * in_loss};
   case Activation::norm_sums:

@@ -72,6 +72,7 @@ enum class Activation {
   branch,         ///< (P, C) what a part adds to the stream, forward; its gradient, backward
   d_stream,       ///< (P, C) gradient of the residual stream, handed from part to part
   d_qkv,          ///< (N, 3C)
+  scratch,        ///< fp32, of the provider of flash attention, if it needs it; one slice after the other uses it
   d_fc,           ///< (N, 4C); the last one with memory of its own
   stream,         ///< (P, C) that a part begins with: `embedded`, `input`, or `output` of the block before
   d_attention,    ///< (N, C) in the memory of d_fc, which only mlp uses
@@ -116,6 +117,7 @@ constexpr bool is_statistic(Activation what) {
   case Activation::lnf_mean:
   case Activation::lnf_rstd:
   case Activation::losses:
+  case Activation::scratch:
   case Activation::loss_maximum:
   case Activation::norm_sums: return true;
   default: return false;

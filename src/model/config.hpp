@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/storage.hpp"
+#include "kernels/attention/attention_provider.hpp"
 
 #include <array>
 #include <bit>
@@ -146,6 +147,7 @@ struct GptOptions {
   std::int64_t row_chunks = 1;
   /// What ranks gather for a product forward is kept for backward, in place of a second gather.
   bool keep_gathered = false;
+  AttentionProvider attention_provider = AttentionProvider::flash; ///< who computes attention, if it is of this kind
 
   bool shares_positions() const { return sequence_parallel && slices.are_shared(); }
   bool chunks_rows() const { return row_chunks > 1 && slices.cuts(); }
@@ -158,6 +160,11 @@ struct GptOptions {
     return recompute.size() == 1 ? recompute.front() : recompute[static_cast<std::size_t>(block)];
   }
 };
+
+/// "materialized", or who computes the other kind: "flash", "tensor_cores".
+constexpr std::string_view describe_attention(GptOptions const& options) {
+  return options.attention == AttentionKind::materialized ? "materialized" : to_string(options.attention_provider);
+}
 
 /// The types in which a model's numbers are stored. Arithmetic, statistics and losses are fp32.
 struct ModelStorage {

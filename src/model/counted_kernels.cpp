@@ -2,7 +2,7 @@
 
 #include "core/views.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/flash_attention.hpp"
+#include "kernels/attention/attention_provider.hpp"
 #include "model/part_kernels.hpp"
 #include "model/work.hpp"
 
@@ -120,8 +120,7 @@ public:
     if (m_options.attention == AttentionKind::materialized)
       attention("attention::forward", attention_forward_flops, 4 * size(Activation::attention), pairs_bytes());
     else
-      attention("flash_attention::forward", flash_attention_forward_flops, 4 * size(Activation::attention),
-                size(Activation::log_sum_exp) * sizeof(float));
+      provided(attention_forward_kernels);
   }
   void attention_probabilities() override {
     attention("attention::probabilities", attention_probabilities_flops, 2 * size(Activation::attention),
@@ -211,8 +210,7 @@ public:
     if (m_options.attention == AttentionKind::materialized)
       attention("attention::backward", attention_backward_flops, 7 * size(d_out), pairs_bytes());
     else
-      attention("flash_attention::backward", flash_attention_backward_flops, 8 * size(d_out),
-                size(Activation::log_sum_exp) * sizeof(float));
+      provided(attention_backward_kernels);
   }
 
 private:
@@ -285,6 +283,15 @@ private:
     std::uint64_t const work = flops(m_shape.batch, m_shape.sequence, heads, m_config.head_size());
     in_every_slice(
         [&] { add({name, m_part, m_pass, {Phase::attention, work, values * m_value_bytes + other_bytes}}); });
+  }
+  /// The kernels of attention's provider, of every slice.
+  void provided(decltype(attention_forward_kernels) kernels_of) {
+    AttentionExtents const call{m_shape.batch, m_shape.sequence, m_config.heads / m_options.slices.blocks,
+                                m_config.head_size()};
+    in_every_slice([&] {
+      for (auto const& [name, flops, bytes] : kernels_of(m_options.attention_provider, call, m_storage.values, drops()))
+        add({name, m_part, m_pass, {Phase::attention, flops, bytes}});
+    });
   }
   void forward_product(Tensor weight, EpilogueKind epilogue, Storage output) {
     auto const [out, in] = shape_of_slice(weight);

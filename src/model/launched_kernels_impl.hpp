@@ -8,8 +8,8 @@
 #include "core/error.hpp"
 #include "core/tree_order.hpp"
 #include "kernels/accumulate.hpp"
+#include "kernels/attention/attend.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/flash_attention.hpp"
 #include "kernels/bias_gelu.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/cross_entropy.hpp"
@@ -122,8 +122,8 @@ public:
       if (m_of.options.attention == AttentionKind::materialized)
         attention_forward<T>(m_exec, qkv, heads(), probabilities(slice), out, dropout, attention_mask(slice));
       else
-        flash_attention_forward<T>(m_exec, qkv, m_of.shape.batch, heads(), dropout,
-                                   statistics(Activation::log_sum_exp, slice), out);
+        attend_forward<T>(m_exec, options().attention_provider, qkv, m_of.shape.batch, heads(), dropout,
+                          statistics(Activation::log_sum_exp, slice), out);
     });
   }
   void attention_probabilities() override {
@@ -238,9 +238,9 @@ public:
         attention_backward<T>(m_exec, qkv, probabilities(slice), matrix(d_out, slice), d_qkv, dropout,
                               attention_mask(slice));
       else
-        flash_attention_backward<T>(m_exec, qkv, m_of.shape.batch, heads(), dropout,
-                                    statistics(Activation::log_sum_exp, slice), matrix(Activation::attention, slice),
-                                    matrix(d_out, slice), d_qkv);
+        trainstone::attend_backward<T>(m_exec, options().attention_provider, qkv, m_of.shape.batch, heads(), dropout,
+                                       statistics(Activation::log_sum_exp, slice), matrix(Activation::attention, slice),
+                                       matrix(d_out, slice), statistics(Activation::scratch), d_qkv);
     });
   }
 

@@ -172,6 +172,7 @@ public:
     read({Activation::qkv, is_flash() ? Activation::log_sum_exp : Activation::probabilities, d_out});
     if (is_flash()) read({Activation::attention});
     if (!is_flash() && m_options.keeps_masks()) read({Activation::attention_mask});
+    if (is_flash() && needs_attention_scratch(m_options.attention_provider)) write({Activation::scratch});
     write({Activation::d_qkv});
   }
 

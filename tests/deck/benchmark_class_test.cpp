@@ -84,6 +84,7 @@ TEST_CASE("what is free leaves the class as it is", "[class]") {
     CHECK(judge_tiny_run({change}).name == "tiny");
     CHECK(judge_tiny_run({change}).departures.empty());
   }
+  CHECK(judge_tiny_run({"model.attention=flash", "kernels.attention=tensor_cores"}).name == "tiny");
 }
 
 TEST_CASE("a run whose rate breaks the run rules is custom and says which", "[class]") {

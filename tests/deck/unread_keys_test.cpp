@@ -21,6 +21,15 @@ TEST_CASE("how masks are kept is a question of dropout", "[deck]") {
   CHECK_THAT(error_with({"model.dropout=1"}), ContainsSubstring("out of range, must be 0 to below 1"));
 }
 
+TEST_CASE("who computes attention is a question of attention that keeps no probabilities", "[deck]") {
+  for (std::string const name : {"auto", "flash", "tensor_cores"})
+    CHECK(read_small({"model.attention=flash", "kernels.attention=" + name}).config.kernels.attention == name);
+  CHECK(read_small().config.kernels.attention == "auto");
+  CHECK(error_with({"kernels.attention=flash"}) ==
+        "--set kernels.attention=flash: kernels.attention is not read with model.attention = \"materialized\", only "
+        "with model.attention = \"flash\": leave it out, or change that");
+}
+
 TEST_CASE("keys that the optimizer does not read are refused where they were set", "[deck]") {
   CHECK(error_with({"optimizer.type=adam", "optimizer.betas=[0.8, 0.9]", "optimizer.eps=1e-6"}) == "no InputError");
   CHECK(error_with({"optimizer.type=sgd", "optimizer.momentum=0.9"}) == "no InputError");

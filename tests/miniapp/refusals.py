@@ -73,6 +73,10 @@ class Decks(RefusalTest):
             "masks of no dropout": with_changes({"model.dropout_masks": '"stored"'},
                                                 "not read with model.dropout = 0, only with model.dropout above 0: leave it out",
                                                 at="model.dropout_masks"),
+            "who computes attention that keeps probabilities": with_changes(
+                {"kernels.attention": '"flash"'}, 'only with model.attention = "flash": leave it out', at="kernels.attention"),
+            "attention on tensor cores in fp32 and heads of 4 channels": with_changes(
+                {"model.attention": '"flash"', "kernels.attention": '"tensor_cores"'}, "attention", "tensor_cores", ranks=2),
             "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of auto, naive", at="comm.allreduce"),
             "syntax": with_changes({"optimizer.lr": "= 3"}, at="optimizer.lr"),
             "key given twice": with_changes({"batch.micro": "1\nbatch.micro = 2"}, "deck.toml:11: ", "batch.micro"),

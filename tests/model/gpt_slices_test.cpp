@@ -52,17 +52,19 @@ TEST_CASE("losses and every gradient of a model in slices equal the reference mo
     }
 }
 
-TEMPLATE_LIST_TEST_CASE("gradients of 16-bit models in slices equal the reference model's", "[model]",
-                        SixteenBitTypes) {
-  GptOptions const options = in_slices(GENERATE(from_range(all_options())), GENERATE(1, 2, 4), GENERATE(false, true));
+namespace {
+
+/// Of a model in 16 bits.
+template <class Types>
+void check_gradients(GptConfig const& config, GptOptions const& options) {
   ExecutionSpace const exec;
-  TestModel<typename TestType::Storage, typename TestType::Gradient> model(exec, sliced, sliced_rows, options);
+  TestModel<typename Types::Storage, typename Types::Gradient> model(exec, config, sliced_rows, options);
   float const loss_scale = 1024;
   model.forward_backward(exec, model.load(loss_scale));
   Expected expected(exec, model, static_cast<double>(loss_scale));
   // as for a whole model (gpt_test.cpp), with up to four roundings more of each of the five sums over slices of a block
   // and of the head's and embed's
-  double const u = storing_error<typename TestType::Storage>(1.0), layers = static_cast<double>(sliced.layers);
+  double const u = storing_error<typename Types::Storage>(1.0), layers = static_cast<double>(config.layers);
   double const roundings = 2 * ((12 + 4 * 5) * layers + 3 + 4 * 2) + 1;
   for (LlmcTensor const& tensor : expected.reference.tensors())
     for (Index layer = 0; layer < tensor.layers; ++layer) {
@@ -74,6 +76,27 @@ TEMPLATE_LIST_TEST_CASE("gradients of 16-bit models in slices equal the referenc
       CHECK(std::sqrt(reference::squared_norm(error)) <=
             u * std::sqrt(roundings / 3) * std::sqrt(reference::squared_norm(wanted)));
     }
+}
+
+} // namespace
+
+TEMPLATE_LIST_TEST_CASE("gradients of 16-bit models in slices equal the reference model's", "[model]",
+                        SixteenBitTypes) {
+  check_gradients<TestType>(sliced,
+                            in_slices(GENERATE(from_range(all_options())), GENERATE(1, 2, 4), GENERATE(false, true)));
+}
+
+TEMPLATE_LIST_TEST_CASE("gradients of 16-bit models equal the reference model's with every provider of attention",
+                        "[model]", SixteenBitTypes) {
+  GptConfig const config{2, 2, 128, 12, 100};
+  for (AttentionProvider const provider : built_attention_providers())
+    for (double const dropout : {0.0, 0.25})
+      for (Index const blocks : {1, 2}) {
+        INFO(to_string(provider) << ", dropout " << dropout << ", slices " << blocks);
+        GptOptions options = in_slices({.attention = AttentionKind::flash, .dropout = dropout}, blocks, false);
+        options.attention_provider = provider;
+        check_gradients<TestType>(config, options);
+      }
 }
 
 TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel on slices equal the plan", "[model]",

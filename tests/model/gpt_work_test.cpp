@@ -57,6 +57,27 @@ TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel equal the plan in every
   CHECK(counted_works(exec, model, mode) == planned_works(model, mode));
 }
 
+TEMPLATE_LIST_TEST_CASE("FLOPs and bytes of every kernel equal the plan with every provider of attention", "[model]",
+                        test::StorageAndGradientTypes) {
+  using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;
+  GptConfig const config{2, 2, 128, 11, 29};
+  ExecutionSpace const exec;
+  for (AttentionProvider const provider : built_attention_providers()) {
+    if (!attention_problem(provider, Model::storage.values, config.head_size()).empty()) continue;
+    for (double const dropout : {0.0, 0.25})
+      for (Index const blocks : {1, 2}) {
+        INFO(to_string(provider) << ", dropout " << dropout << ", slices " << blocks);
+        GptOptions const options{.attention = AttentionKind::flash,
+                                 .dropout = dropout,
+                                 .recompute = {Recompute::full, Recompute::none},
+                                 .slices = {.blocks = blocks},
+                                 .attention_provider = provider};
+        Model model(exec, config, even_rows, options);
+        CHECK(counted_works(exec, model, Write::overwrite) == planned_works(model, Write::overwrite));
+      }
+  }
+}
+
 TEMPLATE_LIST_TEST_CASE("a loss in chunks is counted as planned: FLOPs and bytes of every kernel", "[model]",
                         test::StorageAndGradientTypes) {
   using Model = TestModel<typename TestType::Storage, typename TestType::Gradient>;

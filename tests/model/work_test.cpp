@@ -44,6 +44,8 @@ std::vector<LinearLayer> linear_layers(GptConfig const& config) {
           {c, 4 * c, l, none, gelu_gradient, bias_gradient}, // through the GELU before it
           {config.padded_vocab(), c, 1, none, none, none}};
 }
+
+std::set<Activation> written(GptOptions const& options) { return activations_written(PartKind::attention, options); }
 } // namespace
 
 TEST_CASE("the products are those of five linear layers: forward, input gradients and weight gradients", "[model]") {
@@ -270,6 +272,40 @@ TEST_CASE("stored masks take a byte per element, and flash attention nothing tha
   CHECK(bytes(flash_stored) == bytes(flash) + branches);
   CHECK(bytes(flash) == bytes(materialized) - bytes_per_value(storage) * scores + 4 * layers * heads * n);
   CHECK(bytes({.dropout = 0, .dropout_masks = DropoutMasks::stored}) == bytes({}));
+}
+
+TEST_CASE("attention on tensor cores is planned on any machine: a scratch and a kernel more", "[model]") {
+  GptConfig const config{3, 4, 256, 64, 128};
+  MicroBatchShape const batch{2, 64};
+  ModelStorage const storage{Storage::bf16, Storage::bf16};
+  for (Index const blocks : {1, 2}) {
+    GptOptions const flash{.attention = AttentionKind::flash, .slices = {.blocks = blocks}};
+    GptOptions tensor_cores = flash;
+    tensor_cores.attention_provider = AttentionProvider::tensor_cores;
+    auto const bytes = [&](GptOptions const& options) {
+      return total_bytes(activation_plan(config, batch, Storage::bf16, options));
+    };
+    auto const slices = static_cast<std::uint64_t>(blocks);
+    CHECK(bytes(tensor_cores) == bytes(flash) + 2 * 64 * (4 / slices) * 4); // B T (NH of a slice), fp32
+    auto const launches = [&](GptOptions const& options) {
+      return training_launches(config, batch, options, Write::add, GemmProvider::kokkos, storage);
+    };
+    CHECK(launches(tensor_cores) == launches(flash) + 3 * slices);
+    // the tile of 64 queries and 64 keys, which warps of 32 rows go over: all of it forward, three quarters of it, and
+    // a tile of queries behind the sequence, backward; 3 blocks, 2 samples, 4 heads of 64
+    std::uint64_t const of_pair = 3 * 2 * 4 * 2 * 64;
+    std::uint64_t const forward = 32 * (64 + 64) + 2 * 32 * 64, queries = 32 * (32 + 64) + 2 * 32 * 64,
+                        keys = 32 * (64 + 32);
+    CHECK(training_flops(config, batch, tensor_cores).attention == (2 * forward + 3 * queries + 4 * keys) * of_pair);
+    CHECK(training_flops(config, batch, tensor_cores).gemm == training_flops(config, batch, flash).gemm);
+    CHECK(written(tensor_cores).contains(Activation::scratch));
+    CHECK_FALSE(written(flash).contains(Activation::scratch));
+    for (KernelUse const& use : training_kernels(config, batch, tensor_cores, Write::add, storage))
+      CHECK_FALSE(use.name.starts_with("flash_attention"));
+  }
+  GptOptions const materialized{.attention_provider = AttentionProvider::tensor_cores}; // nobody asks
+  CHECK(total_bytes(activation_plan(config, batch, Storage::bf16, materialized)) ==
+        total_bytes(activation_plan(config, batch, Storage::bf16)));
 }
 
 TEST_CASE("binding the activations uses the arena to the last byte of the plan", "[model]") {

@@ -51,6 +51,28 @@ TEST_CASE("measured products count only where the configuration asks for them", 
   CHECK_THROWS_AS(provider("no such", {}), InputError);
 }
 
+TEST_CASE("a run has the provider of attention that its build, types and heads lead to", "[resolved]") {
+  Topology const topology = Topology::one_node(1);
+  RunConfig config;
+  config.model = {1, 2, 128, 8, 29};
+  config.precision.recipe = RecipeName::mixed16;
+  config.model_options.attention = AttentionKind::flash;
+  auto const provider = [&](std::string const& name) {
+    config.kernels.attention = name;
+    return resolve_run(config, topology).options_of(0).attention_provider;
+  };
+  CHECK(provider("auto") == built_attention_providers().front());
+  CHECK(provider("flash") == AttentionProvider::flash);
+  CHECK_THROWS_AS(provider("no such"), InputError);
+  if (built_attention_providers().front() == AttentionProvider::flash)
+    CHECK_THROWS_AS(provider("tensor_cores"), InputError);
+  config.precision.recipe = RecipeName::fp32;
+  CHECK(provider("auto") == AttentionProvider::flash);
+  CHECK_THROWS_AS(provider("tensor_cores"), InputError);
+  config.model_options.attention = AttentionKind::materialized;
+  CHECK(provider("tensor_cores") == AttentionProvider::flash); // not read
+}
+
 TEST_CASE("the mesh of a run covers its topology", "[resolved]") {
   RunConfig config;
   config.parallel = {.strategy = Strategy::hsdp, .shard_group = 2};

@@ -134,6 +134,9 @@ TEST_CASE("parts are measured under everything that their times depend on", "[tr
   CHECK(differs([](RunConfig& one) { one.parallel.reduction = ReductionMode::ordered; }));
   CHECK(differs([](RunConfig& one) { one.model_options.dropout = 0.1; }));
   CHECK(differs([](RunConfig& one) { one.model_options.attention = AttentionKind::flash; }));
+  RunConfig flash = config;
+  flash.model_options.attention = AttentionKind::flash;
+  CHECK(part_conditions(flash).at("attention") == "flash"); // whoever computes it here
   CHECK(differs([](RunConfig& one) { one.model_options.loss_chunks = 2; }));
   CHECK(differs([](RunConfig& one) { one.kernels.gemm = "blas"; }));
   CHECK(differs([](RunConfig& one) { one.optimizer.type = OptimizerType::sgd; }));

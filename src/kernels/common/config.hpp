@@ -18,6 +18,7 @@ inline constexpr std::string_view gemm_measured = "measured";
 
 struct KernelConfig {
   std::string gemm = "auto";
+  std::string attention = "auto"; ///< or one of attention_provider_names (kernels/attention/attention_provider.hpp)
 };
 
 } // namespace trainstone

@@ -3,6 +3,7 @@
 #include "kernels/common/config.hpp"
 #include "model/work.hpp"
 #include "parallel/plan/pipeline_plan.hpp"
+#include "parallel/plan/recipe.hpp"
 
 #include <map>
 
@@ -39,6 +40,14 @@ BlockCosts costs_of(RunConfig const& config, MicroBatchShape shape) {
 
 } // namespace
 
+GptOptions with_attention_provider(RunConfig const& config) {
+  GptOptions options = config.model_options;
+  if (options.attention == AttentionKind::flash)
+    options.attention_provider = resolve_attention_provider(
+        config.kernels.attention, state_types(config.precision).parameters, config.model.head_size());
+  return options;
+}
+
 ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, MachineChoices const& machine) {
   ResolvedRun run{.config = config,
                   .topology = topology,
@@ -47,6 +56,7 @@ ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, Machi
                   .buffers = machine.buffers ? *machine.buffers : resolve_buffers(config.comm.buffers),
                   .gemm = gemm_choice(config.kernels, machine)};
   run.config.model = config.model.in_slices(config.parallel.slices());
+  run.config.model_options = with_attention_provider(config);
   run.config.model_options.slices = {.blocks = config.parallel.slices(),
                                      .ranks = run.mesh.tensor > 1 ? run.mesh.tensor : config.tensor_ranks_alone,
                                      .feature_parts =

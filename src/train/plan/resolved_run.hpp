@@ -26,6 +26,11 @@ struct MachineChoices {
   std::map<std::string, std::string> algorithms = {}; ///< by key in algorithm_keys, in place of "measured"
 };
 
+/// Options of the model with the provider that computes attention in this build.
+/// \throws InputError  if kernels.attention names a provider that the build does not have, or that does not take the
+///         model's heads and the type of its values
+GptOptions with_attention_provider(RunConfig const& config);
+
 struct ResolvedRun {
   RunConfig config;                              ///< names its buffers, measured algorithms, and the slices of rank 0
   Topology topology = Topology::one_node(1);     ///< of all ranks; emulated nodes are nodes
@@ -54,8 +59,8 @@ struct ResolvedRun {
 };
 
 /// \param[in] config  with all three batch numbers: of resolve() (deck/deck.hpp), or made by a program
-/// \throws InputError if this build has no such buffers or no such provider of products, or if the model cannot be cut
-///         into the stages of the pipeline
+/// \throws InputError if this build has no such buffers or no such provider of products or attention, or if the model
+///         cannot be cut into the stages of the pipeline
 ResolvedRun resolve_run(RunConfig const& config, Topology const& topology, MachineChoices const& machine = {});
 
 } // namespace trainstone

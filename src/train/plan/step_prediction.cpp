@@ -118,7 +118,7 @@ PartTimes parts_at_peaks(ResolvedRun const& run, RunPlan const& plan, ComputeRat
 }
 
 std::map<std::string, std::string> part_conditions(RunConfig const& config) {
-  GptOptions const& options = config.model_options;
+  GptOptions const options = with_attention_provider(config);
   OptimizerConfig const& optimizer = config.optimizer;
   std::int64_t const sequence = config.data.sequence > 0 ? config.data.sequence : config.model.context;
   bool const mixed = config.precision.recipe != RecipeName::fp32;
@@ -129,7 +129,7 @@ std::map<std::string, std::string> part_conditions(RunConfig const& config) {
       {"vocab", fmt::format("{}", config.model.vocab)},
       {"sequence", fmt::format("{}", sequence)},
       {"micro", fmt::format("{}", config.batch.micro)},
-      {"attention", options.attention == AttentionKind::flash ? "flash" : "materialized"},
+      {"attention", std::string(describe_attention(options))},
       {"dropout", options.dropout == 0                            ? "none"
                   : options.dropout_masks == DropoutMasks::stored ? "masks stored"
                                                                   : "masks recomputed"},

@@ -17,11 +17,20 @@ namespace trainstone {
 
 namespace {
 
+/// Small ones, but where the build has attention in 16 bits that does not take them.
+std::int64_t head_size_of(RunConfig const& choices) {
+  std::int64_t const usual = choices.parallel.slices() > 1 ? 3 : 8, large = 64;
+  if (choices.model_options.attention == AttentionKind::materialized) return usual;
+  AttentionProvider const provider = resolve_attention_provider(choices.kernels.attention, Storage::bf16, large);
+  return attention_problem(provider, Storage::bf16, usual).empty() ? usual : large;
+}
+
 /// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
 RunConfig config_of(MatrixRow const& row, RunConfig const& choices, Rank ranks) {
   RunConfig config;
   std::int64_t const slices = choices.parallel.slices(), rows = matrix_rows_of(choices.parallel);
-  config.model = slices > 1 ? GptConfig{row.layers, 8, 24, rows + 1, 100} : GptConfig{row.layers, 3, 24, rows + 1, 29};
+  std::int64_t const heads = slices > 1 ? 8 : 3, vocab = slices > 1 ? 100 : 29;
+  config.model = {row.layers, heads, heads * head_size_of(choices), rows + 1, vocab};
   config.data.sequence = rows;
   config.batch = {1, row.micro_batches / mesh_of(row.parallel, ranks).data(), row.micro_batches};
   config.optimizer.learning_rate = 1e-2;
