@@ -1,59 +1,58 @@
 #pragma once
 
-// Bodies of cross_entropy.hpp; included by cross_entropy.cpp alone. Three passes over a row, which stays in the cache:
-// maximum, sum of the powers, gradient (the loss alone takes two).
+// Bodies of cross_entropy.hpp; included by cross_entropy.cpp alone. On hosts three passes over a row, which stays in
+// the cache: maximum, sum of the powers, gradient (the loss alone takes two). On devices two, maximum and sum being
+// found together: the rows in work stay in the second-level cache.
 
 #include "kernels/cross_entropy.hpp"
 
-#include "core/launch.hpp"
 #include "kernels/common/math.hpp"
-#include "kernels/common/row.hpp"
 #include "kernels/common/shapes.hpp"
-
-#include <type_traits>
+#include "kernels/logits_rows.hpp"
 
 namespace trainstone {
 
 namespace Impl {
 
-/// The maximum of a row and the sum of e^(x - maximum).
-struct SoftmaxStatistics {
-  float maximum;
-  double sum;
+template <class T>
+struct CrossEntropyLoss {
+  T const* logits;
+  Index columns;
+  std::int32_t const* targets;
+  float* losses;
 
-  KOKKOS_INLINE_FUNCTION float loss(float target_logit) const {
-    return static_cast<float>(Kokkos::log(sum) + (static_cast<double>(maximum) - static_cast<double>(target_logit)));
+  template <class Logits>
+  KOKKOS_FUNCTION void operator()(Team const& team, Logits const& row, Index n) const {
+    SoftmaxStatistics const statistics = row.template statistics<false>();
+    Kokkos::single(Kokkos::PerTeam(team),
+                   [&] { losses[n] = statistics.loss(to_float(logits[n * columns + targets[n]])); });
   }
 };
 
-/// A row of fp32 holds the powers until they are scaled; 16 bits would round them, and they are computed twice. So they
-/// are on devices, where an exponential costs less than to write a row once more.
 template <class T>
-inline constexpr bool keeps_powers = host_reaches_memory && std::is_same_v<T, float>;
+struct CrossEntropyBackward {
+  T* logits;
+  Index columns;
+  std::int32_t const* targets;
+  float* losses;
+  float scale;
 
-template <class T>
-KOKKOS_INLINE_FUNCTION void keep_power([[maybe_unused]] T& logit, [[maybe_unused]] float power) {
-  if constexpr (keeps_powers<T>) logit = power;
-}
-
-/// The sum of e^(x_v - maximum). keep(v, e^(x_v - maximum)) is called once for every element, after x_v was read for
-/// the last time.
-template <class T, class Keep>
-KOKKOS_INLINE_FUNCTION double sum_of_powers(Team const& team, Index vocab, T const* row, float maximum,
-                                            Keep const& keep) {
-  return row_sum(team, vocab, [&](Index v) {
-    float const power = exponential(to_float(row[v]) - maximum);
-    keep(v, power);
-    return power;
-  });
-}
-
-template <class T, class Keep>
-KOKKOS_INLINE_FUNCTION SoftmaxStatistics softmax_statistics(Team const& team, Index vocab, T const* row,
-                                                            Keep const& keep) {
-  float const maximum = row_max(team, vocab, [&](Index v) { return to_float(row[v]); });
-  return {maximum, sum_of_powers<T>(team, vocab, row, maximum, keep)};
-}
+  template <class Logits>
+  KOKKOS_FUNCTION void operator()(Team const& team, Logits const& row, Index n) const {
+    T* const of_target = logits + n * columns + targets[n];
+    float const target_logit = to_float(*of_target);
+    SoftmaxStatistics const statistics = row.template statistics<true>();
+    float const factor = static_cast<float>(scale / statistics.sum);
+    float const target_gradient = exponential_of<T>(target_logit - statistics.maximum) * factor - scale;
+    team.team_barrier();
+    row.become_weights(statistics.maximum, factor);
+    team.team_barrier();
+    Kokkos::single(Kokkos::PerTeam(team), [&] {
+      *of_target = from_float<T>(target_gradient);
+      losses[n] = statistics.loss(target_logit);
+    });
+  }
+};
 
 } // namespace Impl
 
@@ -69,13 +68,9 @@ void cross_entropy_forward(ExecutionSpace const& exec, Matrix<T const> logits, V
   Kernel const kernel{.label = "trainstone::cross_entropy::forward",
                       .flops = 4 * elements,
                       .bytes = elements * sizeof(T) + losses.size() * (sizeof(float) + sizeof(std::int32_t))};
-  launch_for(
-      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const n = team.league_rank();
-        T const* const row = Impl::row_of(logits, n);
-        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics(team, vocab, row, [](Index, float) {});
-        Kokkos::single(Kokkos::PerTeam(team), [&] { losses(n) = statistics.loss(to_float(row[targets(n)])); });
-      });
+  Impl::launch_logits<T const>(
+      kernel, exec, logits, vocab,
+      Impl::CrossEntropyLoss<T>{logits.data(), Impl::extent(logits, 1), targets.data(), losses.data()});
 }
 
 template <class T>
@@ -91,32 +86,23 @@ void cross_entropy_backward_fused(ExecutionSpace const& exec, Matrix<T> logits, 
                       .flops = (Impl::keeps_powers<T> ? 5 : 7) * elements,
                       .bytes = (elements + logits.size()) * sizeof(T) +
                                losses.size() * (sizeof(float) + sizeof(std::int32_t))};
-  launch_for(
-      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const n = team.league_rank();
-        Index const target = targets(n);
-        T* const row = Impl::row_of(logits, n);
-        float const target_logit = to_float(row[target]);
-        Impl::SoftmaxStatistics const statistics = Impl::softmax_statistics<T>(
-            team, vocab, row, [&](Index v, float power) { Impl::keep_power(row[v], power); });
-        float const factor = static_cast<float>(scale / statistics.sum);
-        float const target_gradient = Impl::exponential(target_logit - statistics.maximum) * factor - scale;
-        team.team_barrier();
-        Impl::row_for(team, vocab, [&](Index v) {
-          float const stored = to_float(row[v]);
-          float const power = Impl::keeps_powers<T> ? stored : Impl::exponential(stored - statistics.maximum);
-          row[v] = from_float<T>(power * factor);
-        });
-        Impl::row_for(team, columns - vocab, [&](Index v) { row[vocab + v] = from_float<T>(0.0F); });
-        team.team_barrier();
-        Kokkos::single(Kokkos::PerTeam(team), [&] {
-          row[target] = from_float<T>(target_gradient);
-          losses(n) = statistics.loss(target_logit);
-        });
-      });
+  Impl::launch_logits<T>(kernel, exec, logits, vocab,
+                         Impl::CrossEntropyBackward<T>{logits.data(), columns, targets.data(), losses.data(), scale});
 }
 
 namespace Impl {
+
+struct LargestLogits {
+  float* maxima;
+  Write mode; ///< add: the larger one of what is there
+
+  template <class Logits>
+  KOKKOS_FUNCTION void operator()(Team const& team, Logits const& row, Index n) const {
+    float const maximum = row.maximum();
+    Kokkos::single(Kokkos::PerTeam(team),
+                   [&] { maxima[n] = mode == Write::add && maxima[n] > maximum ? maxima[n] : maximum; });
+  }
+};
 
 /// Rows of a slice of the logits.
 template <class T>
@@ -137,39 +123,52 @@ void cross_entropy_maximum(ExecutionSpace const& exec, Matrix<T const> logits, I
   Kernel const kernel{.label = "trainstone::cross_entropy::maximum",
                       .flops = elements,
                       .bytes = elements * sizeof(T) + maxima.size() * sizeof(float)};
-  launch_for(
-      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const n = team.league_rank();
-        T const* const row = Impl::row_of(logits, n);
-        float const maximum = Impl::row_max(team, valid, [&](Index v) { return to_float(row[v]); });
-        Kokkos::single(Kokkos::PerTeam(team),
-                       [&] { maxima(n) = mode == Write::add && maxima(n) > maximum ? maxima(n) : maximum; });
-      });
+  Impl::launch_logits<T const>(kernel, exec, logits, valid, Impl::LargestLogits{maxima.data(), mode});
 }
 
 namespace Impl {
 
-/// Whether powers are kept is no value at run time: compilers would add up in another order where they store.
 template <class T, bool keeps>
 struct CrossEntropySums {
-  Matrix<T> logits;
-  Vector<std::int32_t const> targets;
-  Index first, valid;
-  Vector<float const> maxima;
-  Matrix<double> sums;
+  T const* logits;
+  Index columns, first, valid;
+  std::int32_t const* targets;
+  float const* maxima;
+  double* sums; ///< two of a row
 
-  KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
-    Index const n = team.league_rank(), target = targets(n) - first;
-    T* const row = row_of(logits, n);
+  template <class Logits>
+  KOKKOS_FUNCTION void operator()(Team const& team, Logits const& row, Index n) const {
+    Index const target = targets[n] - first;
     bool const is_here = 0 <= target && target < valid;
-    double const target_logit = is_here ? static_cast<double>(to_float(row[target])) : 0.0;
+    double const target_logit = is_here ? static_cast<double>(to_float(logits[n * columns + target])) : 0.0;
     team.team_barrier();
-    double const sum = sum_of_powers<T>(team, valid, row, maxima(n), [&](Index v, float power) {
-      if constexpr (keeps) keep_power(row[v], power);
-    });
+    double const sum = row.template sum_of_powers<keeps>(maxima[n]);
     Kokkos::single(Kokkos::PerTeam(team), [&] {
-      sums(n, 0) = sum;
-      sums(n, 1) = target_logit;
+      sums[2 * n] = sum;
+      sums[2 * n + 1] = target_logit;
+    });
+  }
+};
+
+template <class T>
+struct CrossEntropyGradient {
+  T* logits;
+  Index columns, first, valid;
+  std::int32_t const* targets;
+  float const* maxima;
+  double const* sums; ///< two of a row
+  float scale;
+
+  template <class Logits>
+  KOKKOS_FUNCTION void operator()(Team const& team, Logits const& row, Index n) const {
+    Index const target = targets[n] - first;
+    float const maximum = maxima[n], factor = static_cast<float>(scale / sums[2 * n]);
+    row.become_weights(maximum, factor);
+    team.team_barrier();
+    if (target < 0 || target >= valid) return;
+    float const target_logit = static_cast<float>(sums[2 * n + 1]);
+    Kokkos::single(Kokkos::PerTeam(team), [&] {
+      logits[n * columns + target] = from_float<T>(exponential_of<T>(target_logit - maximum) * factor - scale);
     });
   }
 };
@@ -187,12 +186,15 @@ void cross_entropy_sums(ExecutionSpace const& exec, Matrix<T> logits, Vector<std
                       .flops = 3 * elements,
                       .bytes = elements * sizeof(T) +
                                targets.size() * (sizeof(std::int32_t) + sizeof(float) + 2 * sizeof(double))};
+  auto const launch = [&]<bool keeps>(std::bool_constant<keeps>) {
+    Impl::launch_logits<T>(kernel, exec, logits, valid,
+                           Impl::CrossEntropySums<T, keeps>{logits.data(), Impl::extent(logits, 1), first, valid,
+                                                            targets.data(), maxima.data(), sums.data()});
+  };
   if (use == LogitsUse::become_gradient)
-    launch_for(kernel, Impl::row_policy(exec, rows),
-               Impl::CrossEntropySums<T, true>{logits, targets, first, valid, maxima, sums});
+    launch(std::true_type());
   else
-    launch_for(kernel, Impl::row_policy(exec, rows),
-               Impl::CrossEntropySums<T, false>{logits, targets, first, valid, maxima, sums});
+    launch(std::false_type());
 }
 
 template <class T>
@@ -208,24 +210,9 @@ void cross_entropy_gradient(ExecutionSpace const& exec, Matrix<T> logits, Vector
                       .flops = (Impl::keeps_powers<T> ? 1 : 3) * elements,
                       .bytes = (elements + logits.size()) * sizeof(T) +
                                targets.size() * (sizeof(std::int32_t) + sizeof(float) + 2 * sizeof(double))};
-  launch_for(
-      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const n = team.league_rank(), target = targets(n) - first;
-        T* const row = Impl::row_of(logits, n);
-        float const maximum = maxima(n), factor = static_cast<float>(scale / sums(n, 0));
-        Impl::row_for(team, valid, [&](Index v) {
-          float const stored = to_float(row[v]);
-          float const power = Impl::keeps_powers<T> ? stored : Impl::exponential(stored - maximum);
-          row[v] = from_float<T>(power * factor);
-        });
-        Impl::row_for(team, columns - valid, [&](Index v) { row[valid + v] = from_float<T>(0.0F); });
-        team.team_barrier();
-        if (target < 0 || target >= valid) return;
-        float const target_logit = static_cast<float>(sums(n, 1));
-        Kokkos::single(Kokkos::PerTeam(team), [&] {
-          row[target] = from_float<T>(Impl::exponential(target_logit - maximum) * factor - scale);
-        });
-      });
+  Impl::launch_logits<T>(kernel, exec, logits, valid,
+                         Impl::CrossEntropyGradient<T>{logits.data(), columns, first, valid, targets.data(),
+                                                       maxima.data(), sums.data(), scale});
 }
 
 } // namespace trainstone

@@ -5,10 +5,26 @@
 #include "kernels/residual.hpp"
 
 #include "core/launch.hpp"
-#include "kernels/common/row.hpp"
+#include "kernels/common/held_row.hpp"
 #include "kernels/common/shapes.hpp"
 
 namespace trainstone {
+
+namespace Impl {
+
+template <class T>
+struct Residual {
+  Index columns;
+  T const *x, *branch, *bias;
+  T* sum;
+
+  template <class Row>
+  KOKKOS_FUNCTION void operator()(Row const& row, Index n) const {
+    add_branch(row, x + n * columns, branch + n * columns, bias, sum + n * columns);
+  }
+};
+
+} // namespace Impl
 
 template <class T>
 void residual_forward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T const> branch,
@@ -21,12 +37,10 @@ void residual_forward(ExecutionSpace const& exec, Matrix<T const> x, Matrix<T co
   Kernel const kernel{.label = "trainstone::residual::forward",
                       .flops = 2 * elements,
                       .bytes = (3 * elements + branch_bias.size()) * sizeof(T)};
-  launch_for(
-      kernel, Impl::row_policy(exec, rows), KOKKOS_LAMBDA(Impl::Team const& team) {
-        Index const n = team.league_rank();
-        Impl::add_branch(team, columns, Impl::row_of(x, n), Impl::row_of(branch, n), branch_bias.data(),
-                         Impl::row_of(sum, n));
-      });
+  T const* const bias = branch_bias.data();
+  Impl::Residual<T> const body{columns, x.data(), branch.data(), bias, sum.data()};
+  Impl::launch_rows<T>(kernel, exec, rows, columns,
+                       Impl::lie_in_chunks<T>(columns, {x.data(), branch.data(), bias, sum.data()}), body);
 }
 
 } // namespace trainstone

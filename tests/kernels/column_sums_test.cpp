@@ -1,12 +1,13 @@
 // How devices sum the columns of a matrix, on whatever kernels run: hosts have another way, which the tests of the
 // kernels see.
 
-#include "kernels/common/row.hpp"
+#include "kernels/common/column_chunks.hpp"
 #include "support/compare.hpp"
 #include "support/instances.hpp"
 #include "support/views.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <cmath>
 
@@ -41,9 +42,34 @@ Sums device_sums(ExecutionSpace const& exec, std::vector<float> const& matrix, I
   return {values_memory.values(), squares_memory.values()};
 }
 
+/// The same of lanes that read chunks.
+Sums chunked_sums(ExecutionSpace const& exec, std::vector<float> const& matrix, Index rows, Index columns) {
+  using Columns = Impl::ColumnChunks<float, 2>;
+  DeviceTensor<float> const terms_memory(matrix), values_memory(columns, 7.0F), squares_memory(columns, 7.0F);
+  float const* const terms = terms_memory.vector().data();
+  float *const values = values_memory.vector().data(), *const squares = squares_memory.vector().data();
+  Kokkos::parallel_for(
+      "trainstone::test::column_chunks", Columns::policy(exec, columns, 1), KOKKOS_LAMBDA(Impl::Team const& team) {
+        Index const first = team.league_rank() * Columns::width;
+        int const width = static_cast<int>(Impl::minimum(Columns::width, columns - first));
+        Columns::sum(
+            team, rows, width,
+            [&](Index r, Columns::Sums& sums) {
+              for (int c = 0; c < width; ++c) {
+                float const term = terms[r * columns + first + c];
+                sums.values[0][c] += term;
+                sums.values[1][c] += term * term;
+              }
+            },
+            [&](int term, int c, float sum) { (term == 0 ? values : squares)[first + c] = sum; });
+      });
+  return {values_memory.values(), squares_memory.values()};
+}
+
 } // namespace
 
-TEST_CASE("a device's way to sum columns equals sums in fp64, with repeatable bits") {
+TEST_CASE("devices' ways to sum columns equal sums in fp64, with repeatable bits") {
+  auto const sums = GENERATE(device_sums, chunked_sums);
   struct Sizes {
     Index rows, columns;
   };
@@ -58,12 +84,12 @@ TEST_CASE("a device's way to sum columns equals sums in fp64, with repeatable bi
       values[i % values.size()] += term;
       squares[i % values.size()] += term * term;
     }
-    Sums const actual = device_sums(ExecutionSpace(), matrix, rows, columns);
+    Sums const actual = sums(ExecutionSpace(), matrix, rows, columns);
     // terms of at most 2 and 4: N roundings of random signs, each of at most 2 N or 4 N; a square has one of its own
     double const terms = static_cast<double>(rows), error = roundoff * terms * std::sqrt(terms);
     CHECK(mismatches<float, double>(actual.values, values, 2 * error) == "");
     CHECK(mismatches<float, double>(actual.squares, squares, 4 * error + 4 * roundoff * std::sqrt(terms)) == "");
-    CHECK(device_sums(ExecutionSpace(), matrix, rows, columns) == actual);
-    CHECK(device_sums(smaller_instance(), matrix, rows, columns) == actual);
+    CHECK(sums(ExecutionSpace(), matrix, rows, columns) == actual);
+    CHECK(sums(smaller_instance(), matrix, rows, columns) == actual);
   }
 }

@@ -27,6 +27,13 @@
 #define TRAINSTONE_UNROLL(count)
 #endif
 
+/// Before a loop of a device whose places are registers.
+#if defined(__CUDA_ARCH__)
+#define TRAINSTONE_ALL_AT_ONCE _Pragma("unroll")
+#else
+#define TRAINSTONE_ALL_AT_ONCE
+#endif
+
 namespace trainstone::Impl {
 
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
@@ -120,16 +127,6 @@ template <class Body>
 KOKKOS_INLINE_FUNCTION void row_for(Team const& team, Index count, Body const& body) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); vector_for(count, body);))
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);))
-}
-
-/// sum = x + (branch + bias): the residual connection of one row. `bias` may be null, `sum` may be x.
-template <class T>
-KOKKOS_INLINE_FUNCTION void add_branch(Team const& team, Index columns, T const* x, T const* branch, T const* bias,
-                                       T* sum) {
-  if (!bias)
-    return row_for(team, columns, [&](Index c) { sum[c] = from_float<T>(to_float(x[c]) + to_float(branch[c])); });
-  row_for(team, columns,
-          [&](Index c) { sum[c] = from_float<T>(to_float(x[c]) + (to_float(branch[c]) + to_float(bias[c]))); });
 }
 
 /// body(i) for i in [0, count), where body itself is vector code on the host.
