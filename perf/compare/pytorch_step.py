@@ -67,7 +67,7 @@ class Gpt(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs, targets):  # both (B, T)
-        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1]))
+        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1], device=inputs.device))
         for block in self.blocks:
             x = block(x)
         logits = functional.linear(self.norm(x), self.tokens.weight)
@@ -77,7 +77,7 @@ class Gpt(nn.Module):
 class Training:
     def __init__(self, config):
         self.config = config
-        self.model = Gpt(config)
+        self.model = Gpt(config).to(config["device"])
         self.forward = torch.compile(self.model) if config["mode"] == "compiled" else self.model
         decay = [one for one in self.model.parameters() if one.dim() == 2 or config["decay"] == "all"]
         rest = [one for one in self.model.parameters() if one.dim() != 2 and config["decay"] != "all"]
@@ -92,14 +92,14 @@ class Training:
         inputs, targets = self.batches[self.steps % len(self.batches)]
         self.steps += 1
         start = time.perf_counter()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.config["precision"] == "bf16"):
+        with torch.autocast(self.config["device"], dtype=torch.bfloat16, enabled=self.config["precision"] == "bf16"):
             loss = self.forward(inputs, targets)
         loss.backward()
         if self.config["clip"] > 0:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config["clip"])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        value = loss.item()
+        value = loss.item()  # after all that was asked of a GPU before
         return time.perf_counter() - start, value
 
     def parameters(self):
@@ -120,6 +120,7 @@ def make_batches(config):
     for position in range(1, sequence + 1):
         successor = (factor * tokens[:, :, position - 1] + shift) % vocab
         tokens[:, :, position] = torch.where(follows[:, :, position], successor, drawn[:, :, position])
+    tokens = tokens.to(config["device"])
     return [(one[:, :-1].contiguous(), one[:, 1:].contiguous()) for one in tokens]
 
 
@@ -130,6 +131,11 @@ def warm_up(training, patience):
             len(steps) < MOST_WARM_UP and time.perf_counter() - start < patience):
         steps.append(training.step())
     return steps
+
+
+def capability(device):
+    """What computes."""
+    return torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability()
 
 
 def show(steps, **more):
@@ -143,7 +149,7 @@ def main():
     torch.manual_seed(config["seed"])
     training = Training(config)
     steps = warm_up(training, config["warm_up_seconds"])
-    show(steps, torch=torch.__version__, parameters=training.parameters(), capability=torch.backends.cpu.get_cpu_capability())
+    show(steps, torch=torch.__version__, parameters=training.parameters(), capability=capability(config["device"]))
     for line in sys.stdin:
         untimed, timed = map(int, line.split())
         for _ in range(untimed):

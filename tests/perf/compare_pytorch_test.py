@@ -106,6 +106,13 @@ class Compared(Comparing):
                 self.assertEqual(reason in out, not has_ratio)
                 self.assertEqual(sum("2.000" in line for line in out.splitlines()), 2 if has_ratio else 1)
 
+    def test_a_gpu_needs_no_instructions_of_the_processor(self):
+        self.processor("fpu avx2")
+        code, out = self.tool("2x128", "--modes", "eager", "--precision", "bf16", "--pairs", "1", "--device", "cuda")
+        self.assertEqual(code, 0, out)
+        self.assertAlmostEqual(self.rows()[0]["ratio"], 2, 9)
+        self.assertIn('"device": "cuda"', " ".join(next(words for words in self.log() if words[0] == "W")))
+
     def test_a_ratio_that_is_not_told_has_no_threshold(self):
         self.processor("fpu avx2")
         self.assert_fails(64, "--at-least eager-bf16: " + pytorch.NO_BF16, "2x128", "--modes", "eager", "--at-least",
