@@ -157,6 +157,14 @@ class Report(unittest.TestCase):
         self.assertEqual({row["dynamic"] for row in self.report()["kernels"]}, {None})
         self.assertIn("perf_kernel_launches is not built", (self.folder / "out" / "report.md").read_text())
 
+    def test_a_program_that_does_not_start_is_told(self):
+        self.launches = None
+        self.write_program("build/perf_kernel_launches", "#!/bin/sh\necho no library >&2; exit 127\n")
+        ended = self.run_tool()
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(ended.stderr, "exit status 127.\nno library\nWas it built in the environment of ci/env")
+        self.assertNotIn("Traceback", ended.stderr)
+
     def test_objects_without_device_code_are_left_out(self):
         self.texts["optimizer"] = "BROKEN, but of the host alone"
         self.expect_failures("no kernel is optimizer: ")
