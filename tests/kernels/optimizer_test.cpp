@@ -261,7 +261,7 @@ TEMPLATE_LIST_TEST_CASE("pieces become what updates of their own make of them, a
     CHECK(at_once.first.values() == apart.first.values());
     CHECK(at_once.second.values() == apart.second.values());
     CHECK(at_once.rounded.values().size() == apart.rounded.values().size());
-    for (Index const i : {0, 2, 11, 4100, 8500, 19999, count - 1})
+    for (Index const i : std::vector<Index>{0, 2, 11, 4100, 8500, 19999, count - 1})
       CHECK(at_once.master.values()[static_cast<std::size_t>(i)] ==
             random_values(count, 1)[static_cast<std::size_t>(i)]);
   }
