@@ -63,7 +63,7 @@ struct DeviceBlocks {
   KOKKOS_INLINE_FUNCTION static float sum_of_block(T const* block, int sharer, bool aligned, Lane&& lane) {
     constexpr int packets = static_cast<int>(norm_block) / block_lanes;
     Packet<float, packet> terms[packets];
-    TRAINSTONE_UNROLL_ON_DEVICE
+    TRAINSTONE_ALL_AT_ONCE
     for (int k = 0; k < packets; ++k) {
       T const* const from = block + k * block_lanes + sharer * packet;
       if (aligned)
@@ -73,7 +73,7 @@ struct DeviceBlocks {
     }
     float sums[packet];
     for (int i = 0; i < packet; ++i) sums[i] = terms[0][i] * terms[0][i];
-    TRAINSTONE_UNROLL_ON_DEVICE
+    TRAINSTONE_ALL_AT_ONCE
     for (int k = 1; k < packets; ++k)
       for (int i = 0; i < packet; ++i) sums[i] += terms[k][i] * terms[k][i];
     for (int difference = sharers / 2; difference > 0; difference /= 2)

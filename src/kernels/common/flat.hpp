@@ -16,13 +16,6 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Before a loop over registers. Hosts decide themselves.
-#if defined(__CUDA_ARCH__)
-#define TRAINSTONE_UNROLL_ON_DEVICE _Pragma("unroll")
-#else
-#define TRAINSTONE_UNROLL_ON_DEVICE
-#endif
-
 namespace trainstone::Impl {
 
 /// How many elements of these types are at most 16 bytes of each.

@@ -27,7 +27,7 @@
 #define TRAINSTONE_UNROLL(count)
 #endif
 
-/// Before a loop of a device whose places are registers.
+/// Before a loop over registers of a device. Hosts decide themselves.
 #if defined(__CUDA_ARCH__)
 #define TRAINSTONE_ALL_AT_ONCE _Pragma("unroll")
 #else
