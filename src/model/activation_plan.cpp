@@ -110,7 +110,18 @@ Index matrices_of(Activation what, GptOptions const& options, Storage values) {
          (sums_lie_apart(options, values) ? 0 : 1);
 }
 
-Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options) {
+AttentionNeed attention_need(GptConfig const& config, MicroBatchShape shape, Storage values,
+                             GptOptions const& options) {
+  return {.batch = shape.batch,
+          .sequence = shape.sequence,
+          .heads = config.heads / options.slices.blocks,
+          .head_size = config.head_size(),
+          .storage = values,
+          .drops = options.dropout > 0};
+}
+
+Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, Storage values,
+                   GptOptions const& options) {
   Index const n = shape.rows(), c = config.channels, blocks = options.slices.blocks, heads = config.heads / blocks;
   Index const own_channels = c / options.slices.feature_parts;
   Index const in_loss = n / options.loss_chunks; // rows
@@ -119,8 +130,9 @@ Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape sha
   switch (what) {
   case Activation::log_sum_exp: return {n * heads, 1};
   case Activation::scratch: {
-    AttentionExtents const call{shape.batch, shape.sequence, heads, config.head_size()};
-    return {attention_scratch(options.attention_provider, call), 1};
+    AttentionNeed const need = attention_need(config, shape, values, options);
+    auto const of = [&](AttentionPass pass) { return attention_scratch(options.attention_provider, pass, need); };
+    return {std::max(of(AttentionPass::forward), of(AttentionPass::backward)), 1};
   }
   case Activation::loss_maximum: return {in_loss, 1};
   case Activation::loss_sums: return {options.slices.count(), 2 * in_loss};
@@ -283,7 +295,7 @@ std::vector<PlannedTensor> activation_plan(GptConfig const& config, MicroBatchSh
   for (PlacedActivation const& placed : places.all(storage))
     if (exchanged.has(set, placed))
       plan.push_back(planned_activation(places.name(placed), placed.what, storage_of(placed.what, options, storage),
-                                        extents_of(placed.what, config, shape, options).elements()));
+                                        extents_of(placed.what, config, shape, storage, options).elements()));
   return plan;
 }
 
@@ -301,7 +313,7 @@ std::uint64_t activation_bytes(GptConfig const& config, MicroBatchShape shape, S
       std::optional<std::uint64_t>& bytes = known[static_cast<std::size_t>(placed.what)];
       if (!bytes)
         bytes = planned_activation("", placed.what, storage_of(placed.what, options, storage),
-                                   extents_of(placed.what, config, shape, options).elements())
+                                   extents_of(placed.what, config, shape, storage, options).elements())
                     .bytes;
       sum += *bytes;
     }

@@ -29,6 +29,10 @@ MicroBatchShape own_rows(MicroBatchShape shape, GptOptions const& options);
 /// The first of these positions.
 Index first_position(MicroBatchShape shape, GptOptions const& options);
 
+/// What a slice of a part in training asks of attention's provider. \param[in] values  the type of activations
+AttentionNeed attention_need(GptConfig const& config, MicroBatchShape shape, Storage values,
+                             GptOptions const& options = {});
+
 /// In the order of their memory. N = B T rows, C channels, or those of this rank, if ranks share the features of the
 /// residual stream: then all but 3C, 4C and heads are of these. Of what slices cut, each slice has a matrix of its own,
 /// with its share of the heads, of the hidden channels, or of the vocabulary; extents below are of the whole. If ranks
@@ -72,7 +76,7 @@ enum class Activation {
   branch,         ///< (P, C) what a part adds to the stream, forward; its gradient, backward
   d_stream,       ///< (P, C) gradient of the residual stream, handed from part to part
   d_qkv,          ///< (N, 3C)
-  scratch,        ///< fp32, of the provider of flash attention, if it needs it; one slice after the other uses it
+  scratch,        ///< fp32, of the provider of flash attention, if a pass needs it; one slice after the other uses it
   d_fc,           ///< (N, 4C); the last one with memory of its own
   stream,         ///< (P, C) that a part begins with: `embedded`, `input`, or `output` of the block before
   d_attention,    ///< (N, C) in the memory of d_fc, which only mlp uses
@@ -139,7 +143,9 @@ struct Extents {
 };
 
 /// Of one slice, if slices cut it. Statistics have one column. Logits are of one chunk of rows.
-Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, GptOptions const& options = {});
+/// \param[in] values  the type of activations
+Extents extents_of(Activation what, GptConfig const& config, MicroBatchShape shape, Storage values,
+                   GptOptions const& options = {});
 
 /// How many copies there are of what a pipeline's stage has several times (parallel/pipeline/stage_program.hpp).
 /// Without a pipeline, there is one slot and one gradient. A slot is used by one chunk at a time, so the blocks of

@@ -51,7 +51,7 @@ private:
   void* memory(Activation what, Index block, ActivationBuffers const& buffers, Index number) const;
   Index memory_copies() const; ///< places for what is there several times
   std::size_t row_of(PlacedActivation const& placed) const;
-  Extents extents(Activation what) const { return extents_of(what, m_config, m_shape, m_options); }
+  Extents extents(Activation what) const { return extents_of(what, m_config, m_shape, m_storage, m_options); }
 
   GptConfig m_config;
   MicroBatchShape m_shape;

@@ -120,7 +120,7 @@ public:
     if (m_options.attention == AttentionKind::materialized)
       attention("attention::forward", attention_forward_flops, 4 * size(Activation::attention), pairs_bytes());
     else
-      provided(attention_forward_kernels);
+      provided(AttentionPass::forward);
   }
   void attention_probabilities() override {
     attention("attention::probabilities", attention_probabilities_flops, 2 * size(Activation::attention),
@@ -210,7 +210,7 @@ public:
     if (m_options.attention == AttentionKind::materialized)
       attention("attention::backward", attention_backward_flops, 7 * size(d_out), pairs_bytes());
     else
-      provided(attention_backward_kernels);
+      provided(AttentionPass::backward);
   }
 
 private:
@@ -235,7 +235,7 @@ private:
   std::uint64_t sum_bytes() const { return bytes_per_value(sum_storage()); }
   /// Of a sum over slices: its rows are those that a kernel works on.
   std::uint64_t sum_elements(Activation sum) const {
-    return count_of(rows() * extents_of(sum, m_config, m_shape, m_options).columns);
+    return count_of(rows() * extents_of(sum, m_config, m_shape, m_storage.values, m_options).columns);
   }
   /// Sums of some slices are added to others, until all that are here are added up.
   void add_up(Activation sum) {
@@ -253,7 +253,7 @@ private:
   /// Target, maximum and sums of every row.
   std::uint64_t sums_bytes() const { return count_of(rows()) * (token_bytes + sizeof(float) + 2 * sizeof(double)); }
   std::uint64_t size(Activation what) const {
-    return count_of(extents_of(what, m_config, m_shape, m_options).elements());
+    return count_of(extents_of(what, m_config, m_shape, m_storage.values, m_options).elements());
   }
   std::uint64_t size(MaybeTensor tensor) const {
     if (!tensor) return 0;
@@ -285,11 +285,11 @@ private:
         [&] { add({name, m_part, m_pass, {Phase::attention, work, values * m_value_bytes + other_bytes}}); });
   }
   /// The kernels of attention's provider, of every slice.
-  void provided(decltype(attention_forward_kernels) kernels_of) {
-    AttentionExtents const call{m_shape.batch, m_shape.sequence, m_config.heads / m_options.slices.blocks,
-                                m_config.head_size()};
+  void provided(AttentionPass pass) {
+    AttentionNeed need = attention_need(m_config, m_shape, m_storage.values, m_options);
+    need.drops = drops();
     in_every_slice([&] {
-      for (auto const& [name, flops, bytes] : kernels_of(m_options.attention_provider, call, m_storage.values, drops()))
+      for (auto const& [name, flops, bytes] : attention_kernels(m_options.attention_provider, pass, need))
         add({name, m_part, m_pass, {Phase::attention, flops, bytes}});
     });
   }

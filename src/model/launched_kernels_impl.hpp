@@ -123,7 +123,7 @@ public:
         attention_forward<T>(m_exec, qkv, heads(), probabilities(slice), out, dropout, attention_mask(slice));
       else
         attend_forward<T>(m_exec, options().attention_provider, qkv, m_of.shape.batch, heads(), dropout,
-                          statistics(Activation::log_sum_exp, slice), out);
+                          statistics(Activation::scratch), statistics(Activation::log_sum_exp, slice), out);
     });
   }
   void attention_probabilities() override {

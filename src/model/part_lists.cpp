@@ -94,6 +94,7 @@ public:
     read({Activation::qkv});
     write({Activation::attention, is_flash() ? Activation::log_sum_exp : Activation::probabilities});
     if (!is_flash() && m_options.keeps_masks()) write({Activation::attention_mask});
+    write_scratch(AttentionPass::forward);
   }
   void attention_probabilities() override {
     read({Activation::qkv});
@@ -172,7 +173,7 @@ public:
     read({Activation::qkv, is_flash() ? Activation::log_sum_exp : Activation::probabilities, d_out});
     if (is_flash()) read({Activation::attention});
     if (!is_flash() && m_options.keeps_masks()) read({Activation::attention_mask});
-    if (is_flash() && needs_attention_scratch(m_options.attention_provider)) write({Activation::scratch});
+    write_scratch(AttentionPass::backward);
     write({Activation::d_qkv});
   }
 
@@ -181,6 +182,10 @@ private:
   static Activation in_memory(Activation what) { return what == Activation::d_attention ? Activation::d_fc : what; }
   void write(std::initializer_list<Activation> all) {
     for (Activation const what : all) m_written.insert(in_memory(what));
+  }
+  /// If attention's provider needs it.
+  void write_scratch(AttentionPass pass) {
+    if (is_flash() && needs_attention_scratch(m_options.attention_provider, pass)) write({Activation::scratch});
   }
   /// A sum over slices.
   void write_sum(Activation sum) {

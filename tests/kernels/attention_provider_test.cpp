@@ -33,7 +33,19 @@ using enum AttentionProvider;
 constexpr std::array host_build{flash};
 constexpr std::array cuda_build{tensor_cores, flash};
 
-constexpr AttentionExtents call{2, 200, 3, 64};
+using Pass = AttentionPass;
+
+constexpr AttentionNeed call{2, 200, 3, 64, Storage::bf16};
+
+constexpr AttentionNeed with(Storage storage, Index head_size, bool drops = false) {
+  return {call.batch, call.sequence, call.heads, head_size, storage, drops};
+}
+
+template <class T>
+AttentionNeed need_of(AttentionProblem::Shape const& shape, Dropout const& dropout) {
+  auto const& [batch, sequence, heads, size] = shape;
+  return {batch, sequence, heads, size, storage_of<T>(), dropout.is_on()};
+}
 
 Dropout const some_dropout{.rate = 0.2, .seed = 3, .first_sample = 5, .site = 7};
 
@@ -45,22 +57,27 @@ AttentionResult compute(AttentionProvider provider, AttentionProblem const& prob
   Index const rows = problem.rows(), channels = problem.channels();
   DeviceTensor<T> const qkv(stored<T>(problem.qkv)), d_out(stored<T>(problem.d_out)),
       out(rows * channels, from_float<T>(9.0F)), d_qkv(rows * 3 * channels, from_float<T>(9.0F));
-  DeviceTensor<float> const log_sum_exp(rows * heads, 9.0F),
-      scratch(attention_scratch(provider, {batch, sequence, heads, size}), std::nanf(""));
+  auto const scratch = [&](Pass pass) {
+    return DeviceTensor<float>(attention_scratch(provider, pass, need_of<T>(problem.shape, problem.dropout)),
+                               std::nanf(""));
+  };
+  DeviceTensor<float> const log_sum_exp(rows * heads, 9.0F), ahead = scratch(Pass::forward),
+                                                             back = scratch(Pass::backward);
   Matrix<T const> const qkv_rows = qkv.matrix(rows, 3 * channels);
   Matrix<T> const out_rows = out.matrix(rows, channels);
-  attend_forward<T>(exec, provider, qkv_rows, batch, heads, problem.dropout, log_sum_exp.vector(), out_rows);
+  attend_forward<T>(exec, provider, qkv_rows, batch, heads, problem.dropout, ahead.vector(), log_sum_exp.vector(),
+                    out_rows);
   attend_backward<T>(exec, provider, qkv_rows, batch, heads, problem.dropout, log_sum_exp.vector(), out_rows,
-                     d_out.matrix(rows, channels), scratch.vector(), d_qkv.matrix(rows, 3 * channels));
+                     d_out.matrix(rows, channels), back.vector(), d_qkv.matrix(rows, 3 * channels));
   return {widened(log_sum_exp.values()), widened(out.values()), widened(d_qkv.values())};
 }
 
 /// body(provider) of this build's that can compute it.
-template <class T, class Body>
-void for_each_provider(Index head_size, Body const& body) {
+template <class Body>
+void for_each_provider(AttentionNeed const& need, Body const& body) {
   for (AttentionProvider const provider : built_attention_providers()) {
-    if (!attention_problem(provider, storage_of<T>(), head_size).empty()) continue;
-    INFO(fmt::format("{}, heads of {} channels", to_string(provider), head_size));
+    if (!attention_problem(provider, need).empty()) continue;
+    INFO(fmt::format("{}, heads of {} channels{}", to_string(provider), need.head_size, need.drops ? ", dropout" : ""));
     body(provider);
   }
 }
@@ -79,7 +96,7 @@ bool same(AttentionResult const& a, AttentionResult const& b) {
 
 TEST_CASE("automatic attention is on tensor cores where a build has them and they take heads and values") {
   auto const chosen = [](auto const& build, Storage storage, Index head_size) {
-    return resolve_attention_provider("auto", storage, head_size, build);
+    return resolve_attention_provider("auto", with(storage, head_size), build);
   };
   for (Storage const storage : {Storage::bf16, Storage::fp16}) {
     for (Index const head_size : {64, 80, 96, 128}) {
@@ -89,13 +106,13 @@ TEST_CASE("automatic attention is on tensor cores where a build has them and the
     for (Index const head_size : {1, 32, 63, 65, 72, 112, 256}) CHECK(chosen(cuda_build, storage, head_size) == flash);
   }
   CHECK(chosen(cuda_build, Storage::fp32, 64) == flash);
-  CHECK(resolve_attention_provider("flash", Storage::bf16, 64, cuda_build) == flash);
-  CHECK(resolve_attention_provider("tensor_cores", Storage::bf16, 64, cuda_build) == tensor_cores);
+  CHECK(resolve_attention_provider("flash", call, cuda_build) == flash);
+  CHECK(resolve_attention_provider("tensor_cores", call, cuda_build) == tensor_cores);
 }
 
 TEST_CASE("a provider of attention that cannot compute is refused with what can") {
   auto const resolve = [](std::string_view name, Storage storage, Index head_size, auto const& build) {
-    return resolve_attention_provider(name, storage, head_size, build);
+    return resolve_attention_provider(name, with(storage, head_size), build);
   };
   CHECK_THROWS_MATCHES(resolve("tensor_cores", Storage::bf16, 64, host_build), InputError,
                        MessageMatches(ContainsSubstring("no provider of attention tensor_cores; it has flash")));
@@ -127,8 +144,8 @@ TEST_CASE("attention on tensor cores declares the fragments of its three kernels
   std::uint64_t const of_product = 2 * 64 * 2 * 3; // 2 FLOP for a channel of each of 2 x 3 heads
   std::uint64_t const rows = 2 * 200, values = rows * 3 * 64 * 2, numbers = rows * 3 * 4;
   for (bool const drops : {false, true}) {
-    auto const ahead = attention_forward_kernels(tensor_cores, call, Storage::bf16, drops);
-    auto const back = attention_backward_kernels(tensor_cores, call, Storage::fp16, drops);
+    auto const ahead = attention_kernels(tensor_cores, Pass::forward, with(Storage::bf16, 64, drops));
+    auto const back = attention_kernels(tensor_cores, Pass::backward, with(Storage::fp16, 64, drops));
     REQUIRE((ahead.size() == 1 && back.size() == 2));
     CHECK(ahead[0].name == std::string("tensor_attention::forward"));
     CHECK(ahead[0].flops == 2 * forward * of_product);
@@ -140,13 +157,13 @@ TEST_CASE("attention on tensor cores declares the fragments of its three kernels
     CHECK(back[1].flops == 4 * keys * of_product); // with dropout by 16 queries, which is no less here
     CHECK(back[1].bytes == 6 * values + 2 * numbers);
   }
-  CHECK_THROWS_AS(attention_forward_kernels(tensor_cores, {2, 200, 3, 72}, Storage::bf16, false), Error);
+  CHECK_THROWS_AS(attention_kernels(tensor_cores, Pass::forward, with(Storage::bf16, 72)), Error);
 }
 
 TEST_CASE("flash attention declares one kernel forward and one backward") {
   std::uint64_t const rows = 2 * 200, values = rows * 3 * 64 * 2, numbers = rows * 3 * 4;
-  auto const ahead = attention_forward_kernels(flash, call, Storage::bf16, false);
-  auto const back = attention_backward_kernels(flash, call, Storage::bf16, true);
+  auto const ahead = attention_kernels(flash, Pass::forward, call);
+  auto const back = attention_kernels(flash, Pass::backward, with(Storage::bf16, 64, true));
   REQUIRE((ahead.size() == 1 && back.size() == 1));
   CHECK(ahead[0].name == std::string("flash_attention::forward"));
   CHECK(ahead[0].bytes == 4 * values + numbers);
@@ -155,11 +172,15 @@ TEST_CASE("flash attention declares one kernel forward and one backward") {
   CHECK(2 * back[0].flops == (host_reaches_memory ? 5 : 7) * ahead[0].flops);
 }
 
-TEST_CASE("attention on tensor cores needs a number per query and head, flash attention nothing") {
-  CHECK(needs_attention_scratch(tensor_cores));
-  CHECK(attention_scratch(tensor_cores, call) == 2 * 3 * 200);
-  CHECK_FALSE(needs_attention_scratch(flash));
-  CHECK(attention_scratch(flash, call) == 0);
+TEST_CASE("attention on tensor cores needs a number per query and head backward, flash attention nothing") {
+  CHECK(needs_attention_scratch(tensor_cores, Pass::backward));
+  CHECK(attention_scratch(tensor_cores, Pass::backward, call) == 2 * 3 * 200);
+  CHECK_FALSE(needs_attention_scratch(tensor_cores, Pass::forward));
+  CHECK(attention_scratch(tensor_cores, Pass::forward, call) == 0);
+  for (Pass const pass : {Pass::forward, Pass::backward}) {
+    CHECK_FALSE(needs_attention_scratch(flash, pass));
+    CHECK(attention_scratch(flash, pass, call) == 0);
+  }
 }
 
 TEMPLATE_LIST_TEST_CASE("attention by every provider of the build equals the reference", "", StorageTypes) {
@@ -169,8 +190,8 @@ TEMPLATE_LIST_TEST_CASE("attention by every provider of the build equals the ref
       for (Index const head_size : {64, 80, 96, 128}) {
         AttentionProblem const problem({sequence < 100 ? 2 : 1, sequence, 2, head_size}, dropout);
         AttentionReference const expected(problem);
-        INFO(fmt::format("T {}{}", sequence, dropout.is_on() ? ", dropout" : ""));
-        for_each_provider<T>(head_size, [&](AttentionProvider provider) {
+        INFO(fmt::format("T {}", sequence));
+        for_each_provider(need_of<T>(problem.shape, dropout), [&](AttentionProvider provider) {
           CHECK(attention_mismatches<T>(problem, expected, compute<T>(provider, problem), narrow<T>(provider)) == "");
         });
       }
@@ -179,41 +200,44 @@ TEMPLATE_LIST_TEST_CASE("attention by every provider of the build equals the ref
 TEMPLATE_LIST_TEST_CASE("attention by every provider has the same bits in every run and in any batch", "",
                         StorageTypes) {
   using T = TestType;
-  for_each_provider<T>(64, [](AttentionProvider provider) {
-    AttentionProblem const all({2, 70, 2, 64}, some_dropout);
-    AttentionResult const together = compute<T>(provider, all);
-    CHECK(same(together, compute<T>(provider, all)));
-    AttentionProblem last({1, 70, 2, 64}, some_dropout);
+  for (Dropout const& dropout : {Dropout{}, some_dropout}) {
+    AttentionProblem const all({2, 70, 2, 64}, dropout);
+    AttentionProblem last({1, 70, 2, 64}, dropout);
     last.dropout.first_sample += 1;
     std::copy_n(all.qkv.end() - std::ssize(last.qkv), last.qkv.size(), last.qkv.begin());
     std::copy_n(all.d_out.end() - std::ssize(last.d_out), last.d_out.size(), last.d_out.begin());
-    AttentionResult const alone = compute<T>(provider, last);
-    CHECK(std::equal(alone.out.rbegin(), alone.out.rend(), together.out.rbegin()));
-    CHECK(std::equal(alone.d_qkv.rbegin(), alone.d_qkv.rend(), together.d_qkv.rbegin()));
-  });
+    for_each_provider(need_of<T>(all.shape, dropout), [&](AttentionProvider provider) {
+      AttentionResult const together = compute<T>(provider, all);
+      CHECK(same(together, compute<T>(provider, all)));
+      AttentionResult const alone = compute<T>(provider, last);
+      CHECK(std::equal(alone.out.rbegin(), alone.out.rend(), together.out.rbegin()));
+      CHECK(std::equal(alone.d_qkv.rbegin(), alone.d_qkv.rend(), together.d_qkv.rbegin()));
+    });
+  }
 }
 
 TEMPLATE_LIST_TEST_CASE("attention by every provider takes no sequences and empty ones", "", StorageTypes) {
-  for_each_provider<TestType>(64, [](AttentionProvider provider) {
-    for (auto const& [batch, sequence] : {std::pair<Index, Index>{0, 4}, {2, 0}})
-      CHECK(compute<TestType>(provider, AttentionProblem({batch, sequence, 2, 64}, some_dropout)).out.empty());
-  });
+  for (Dropout const& dropout : {Dropout{}, some_dropout})
+    for (auto const& [batch, sequence] : {std::pair<Index, Index>{0, 4}, {2, 0}}) {
+      AttentionProblem const problem({batch, sequence, 2, 64}, dropout);
+      for_each_provider(need_of<TestType>(problem.shape, dropout),
+                        [&](AttentionProvider provider) { CHECK(compute<TestType>(provider, problem).out.empty()); });
+    }
 }
 
 TEMPLATE_LIST_TEST_CASE("attention by every provider starts the kernels that it declares", "", StorageTypes) {
   using T = TestType;
   for (Dropout const& dropout : {Dropout{}, some_dropout})
-    for (Index const head_size : {64, 128})
-      for_each_provider<T>(head_size, [&](AttentionProvider provider) {
-        AttentionExtents const extents{2, 150, 3, head_size};
-        std::vector<AttentionKernel> declared =
-            attention_forward_kernels(provider, extents, storage_of<T>(), dropout.is_on());
-        std::ranges::copy(attention_backward_kernels(provider, extents, storage_of<T>(), dropout.is_on()),
-                          std::back_inserter(declared));
+    for (Index const head_size : {64, 128}) {
+      AttentionProblem const problem({2, 150, 3, head_size}, dropout);
+      AttentionNeed const need = need_of<T>(problem.shape, dropout);
+      for_each_provider(need, [&](AttentionProvider provider) {
+        std::vector<AttentionKernel> declared = attention_kernels(provider, Pass::forward, need);
+        std::ranges::copy(attention_kernels(provider, Pass::backward, need), std::back_inserter(declared));
         KernelTable counted;
         {
           ThreadKernelTable const counting(&counted);
-          compute<T>(provider, AttentionProblem({2, 150, 3, head_size}, dropout));
+          compute<T>(provider, problem);
         }
         CHECK(counted.size() == declared.size());
         for (auto const& [name, flops, bytes] : declared) {
@@ -225,4 +249,5 @@ TEMPLATE_LIST_TEST_CASE("attention by every provider starts the kernels that it 
           CHECK(found->second.bytes == bytes);
         }
       });
+    }
 }

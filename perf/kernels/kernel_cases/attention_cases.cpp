@@ -45,11 +45,19 @@ struct Attention {
   }
   static std::vector<std::string> variants() { return {"ours", "plain"}; }
 
+  AttentionNeed need() const { return {batch, sequence, heads, size, storage}; }
+  /// Scratch of a provider's pass.
+  Kokkos::View<float*, MemorySpace> scratch(AttentionProvider by, AttentionPass pass) const {
+    return Kokkos::View<float*, MemorySpace>("scratch", static_cast<std::size_t>(attention_scratch(by, pass, need())));
+  }
+  static Vector<float> whole(Kokkos::View<float*, MemorySpace> const& memory) {
+    return Vector<float>(memory.data(), memory.extent(0));
+  }
   /// Those of this build that can compute it, flash first: it is ours. Others come behind the plain form.
   std::vector<AttentionProvider> providers() const {
     std::vector<AttentionProvider> some;
     for (AttentionProvider const one : built_attention_providers())
-      if (attention_problem(one, storage, size).empty()) some.insert(some.begin(), one);
+      if (attention_problem(one, need()).empty()) some.insert(some.begin(), one);
     return some;
   }
   std::vector<std::string> flash_variants() const {
@@ -145,8 +153,9 @@ struct Attention {
               Vector<float> const log_sum_exp = m.vector<float>(1);
               if (variant == 1)
                 return [=] { plain::flash_attention_forward<T>(exec, qkv, a.batch, a.heads, log_sum_exp, out); };
-              return [=, by = a.provider(variant)] {
-                attend_forward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out);
+              AttentionProvider const by = a.provider(variant);
+              return [=, memory = a.scratch(by, AttentionPass::forward)] {
+                attend_forward<T>(exec, by, qkv, a.batch, a.heads, {}, whole(memory), log_sum_exp, out);
               };
             },
             [a = *this](Values& v) { v[1] = a.log_sum_exp(v[0], a.forward_of(v[0], v[2])); }};
@@ -167,14 +176,14 @@ struct Attention {
                               d_out = m.matrix<T>(3, a.channels), d_qkv = m.matrix<T>(4, 3 * a.channels);
               Vector<float> const log_sum_exp = m.vector<float>(1);
               AttentionProvider const by = variant == 1 ? AttentionProvider::flash : a.provider(variant);
-              attend_forward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out);
+              Kokkos::View<float*, MemorySpace> const ahead = a.scratch(by, AttentionPass::forward);
+              attend_forward<T>(exec, by, qkv, a.batch, a.heads, {}, whole(ahead), log_sum_exp, out);
+              exec.fence("trainstone::perf: the scratch of forward is freed");
               if (variant == 1)
                 return
                     [=] { plain::flash_attention_backward<T>(exec, qkv, a.batch, a.heads, log_sum_exp, d_out, d_qkv); };
-              Index const scratch = attention_scratch(by, {a.batch, a.sequence, a.heads, a.size});
-              return [=, memory = Kokkos::View<float*, MemorySpace>("scratch", static_cast<std::size_t>(scratch))] {
-                attend_backward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out, d_out,
-                                   Vector<float>(memory.data(), memory.extent(0)), d_qkv);
+              return [=, memory = a.scratch(by, AttentionPass::backward)] {
+                attend_backward<T>(exec, by, qkv, a.batch, a.heads, {}, log_sum_exp, out, d_out, whole(memory), d_qkv);
               };
             },
             [a = *this](Values& v) {

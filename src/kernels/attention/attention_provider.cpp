@@ -6,6 +6,7 @@
 #include "kernels/attention/attend.hpp"
 #include "kernels/attention/flash_attention.hpp"
 #include "kernels/common/instantiate.hpp"
+#include "kernels/common/shapes.hpp"
 #include "kernels/cuda/tensor_attention.hpp"
 
 #include <fmt/ranges.h>
@@ -24,7 +25,7 @@ using Kernels = std::vector<AttentionKernel>;
 template <class T>
 struct Functions {
   using Forward = void(ExecutionSpace const&, Matrix<T const> qkv, Index batch, Index heads, Dropout const&,
-                       Vector<float> log_sum_exp, Matrix<T> out);
+                       Vector<float> scratch, Vector<float> log_sum_exp, Matrix<T> out);
   using Backward = void(ExecutionSpace const&, Matrix<T const> qkv, Index batch, Index heads, Dropout const&,
                         Vector<float const> log_sum_exp, Matrix<T const> out, Matrix<T const> d_out,
                         Vector<float> scratch, Matrix<T> d_qkv);
@@ -32,35 +33,48 @@ struct Functions {
   Backward* backward = nullptr;
 };
 
+/// Forward of a provider that needs no scratch for it.
+template <class T, auto forward>
+void without_scratch(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads, Dropout const& dropout,
+                     Vector<float>, Vector<float> log_sum_exp, Matrix<T> out) {
+  forward(exec, qkv, batch, heads, dropout, log_sum_exp, out);
+}
+
+struct Pass {
+  Kernels (*kernels)(AttentionNeed const&);
+  Index (*scratch)(AttentionNeed const&); ///< null: none
+};
+
 struct Provider {
   AttentionProvider provider;
   bool is_built;
-  std::string (*problem)(Storage, Index head_size);
-  Kernels (*forward)(AttentionExtents const&, Storage, bool drops);
-  Kernels (*backward)(AttentionExtents const&, Storage, bool drops);
-  Index (*scratch)(AttentionExtents const&); ///< null: none
+  std::string (*problem)(AttentionNeed const&);
+  Pass forward, backward;
   std::tuple<Functions<float>, Functions<bf16>, Functions<fp16>> functions;
+
+  Pass const& of(AttentionPass pass) const { return pass == AttentionPass::forward ? forward : backward; }
 };
 
 /// `values` times what (B T, C) takes, and `numbers` times what (B NH T) takes in fp32.
-std::uint64_t bytes_of(AttentionExtents const& of, Storage storage, Index values, Index numbers) {
-  Index const queries = of.batch * of.heads * of.sequence;
-  return static_cast<std::uint64_t>(queries * of.head_size * values) * bytes_per_value(storage) +
+std::uint64_t bytes_of(AttentionNeed const& need, Index values, Index numbers) {
+  Index const queries = need.batch * need.heads * need.sequence;
+  return static_cast<std::uint64_t>(queries * need.head_size * values) * bytes_per_value(need.storage) +
          static_cast<std::uint64_t>(queries * numbers) * sizeof(float);
 }
 
 // --- flash ---------------------------------------------------------------------------------------------------------
 
-std::string no_problem(Storage, Index) { return ""; }
+std::string no_problem(AttentionNeed const&) { return ""; }
 
-Kernels flash_forward_kernels(AttentionExtents const& of, Storage storage, bool) {
-  return {{"flash_attention::forward", flash_attention_forward_flops(of.batch, of.sequence, of.heads, of.head_size),
-           bytes_of(of, storage, 4, 1)}};
+Kernels flash_forward_kernels(AttentionNeed const& need) {
+  return {{"flash_attention::forward",
+           flash_attention_forward_flops(need.batch, need.sequence, need.heads, need.head_size), bytes_of(need, 4, 1)}};
 }
 
-Kernels flash_backward_kernels(AttentionExtents const& of, Storage storage, bool) {
-  return {{"flash_attention::backward", flash_attention_backward_flops(of.batch, of.sequence, of.heads, of.head_size),
-           bytes_of(of, storage, 8, 1)}};
+Kernels flash_backward_kernels(AttentionNeed const& need) {
+  return {{"flash_attention::backward",
+           flash_attention_backward_flops(need.batch, need.sequence, need.heads, need.head_size),
+           bytes_of(need, 8, 1)}};
 }
 
 template <class T>
@@ -71,28 +85,32 @@ void flash_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch
 }
 
 template <class T>
-constexpr Functions<T> flash{flash_attention_forward<T>, flash_backward<T>};
+constexpr Functions<T> flash{without_scratch<T, flash_attention_forward<T>>, flash_backward<T>};
 
 // --- tensor cores --------------------------------------------------------------------------------------------------
 
-Kernels tensor_forward_kernels(AttentionExtents const& of, Storage storage, bool drops) {
-  return {{"tensor_attention::forward",
-           tensor_attention_flops(of.batch, of.sequence, of.heads, of.head_size, drops).forward,
-           bytes_of(of, storage, 4, 1)}};
+std::string tensor_problem(AttentionNeed const& need) { return tensor_attention_problem(need.storage, need.head_size); }
+
+TensorAttentionFlops tensor_flops(AttentionNeed const& need) {
+  return tensor_attention_flops(need.batch, need.sequence, need.heads, need.head_size, need.drops);
 }
 
-Kernels tensor_backward_kernels(AttentionExtents const& of, Storage storage, bool drops) {
-  TensorAttentionFlops const flops = tensor_attention_flops(of.batch, of.sequence, of.heads, of.head_size, drops);
-  return {{"tensor_attention::backward_queries", flops.backward_queries, bytes_of(of, storage, 6, 2)},
-          {"tensor_attention::backward_keys", flops.backward_keys, bytes_of(of, storage, 6, 2)}};
+Kernels tensor_forward_kernels(AttentionNeed const& need) {
+  return {{"tensor_attention::forward", tensor_flops(need).forward, bytes_of(need, 4, 1)}};
 }
 
-Index sum_of_each_query(AttentionExtents const& of) { return of.batch * of.heads * of.sequence; }
+Kernels tensor_backward_kernels(AttentionNeed const& need) {
+  TensorAttentionFlops const flops = tensor_flops(need);
+  return {{"tensor_attention::backward_queries", flops.backward_queries, bytes_of(need, 6, 2)},
+          {"tensor_attention::backward_keys", flops.backward_keys, bytes_of(need, 6, 2)}};
+}
+
+Index sum_of_each_query(AttentionNeed const& need) { return need.batch * need.heads * need.sequence; }
 
 #ifdef TRAINSTONE_HAVE_TENSOR_ATTENTION
 constexpr bool has_tensor_cores = true;
 template <class T>
-constexpr Functions<T> tensor_cores{tensor_attention_forward<T>, tensor_attention_backward<T>};
+constexpr Functions<T> tensor_cores{without_scratch<T, tensor_attention_forward<T>>, tensor_attention_backward<T>};
 #else
 constexpr bool has_tensor_cores = false;
 template <class T>
@@ -105,22 +123,22 @@ constexpr Functions<T> tensor_cores{};
 Provider const providers[] = {
     {AttentionProvider::tensor_cores,
      has_tensor_cores,
-     tensor_attention_problem,
-     tensor_forward_kernels,
-     tensor_backward_kernels,
-     sum_of_each_query,
+     tensor_problem,
+     {tensor_forward_kernels, nullptr},
+     {tensor_backward_kernels, sum_of_each_query},
      {Functions<float>(), tensor_cores<bf16>, tensor_cores<fp16>}},
     {AttentionProvider::flash,
      true,
      no_problem,
-     flash_forward_kernels,
-     flash_backward_kernels,
-     nullptr,
+     {flash_forward_kernels, nullptr},
+     {flash_backward_kernels, nullptr},
      {flash<float>, flash<bf16>, flash<fp16>}},
 };
 
 Provider const& find(AttentionProvider provider) {
-  return *std::ranges::find(providers, provider, &Provider::provider);
+  Provider const* const found = std::ranges::find(providers, provider, &Provider::provider);
+  TRAINSTONE_REQUIRE(found != std::end(providers), "there is no attention by {}", to_string(provider));
+  return *found;
 }
 
 template <class T>
@@ -131,11 +149,29 @@ Functions<T> const& functions_of(AttentionProvider provider) {
   return found;
 }
 
+/// What the call needs of the scratch that it was given.
+template <class T>
+Vector<float> scratch_of(AttentionProvider provider, AttentionPass pass, Matrix<T const> qkv, Index batch, Index heads,
+                         Dropout const& dropout, Vector<float> given) {
+  Index const channels = Impl::extent(qkv, 1) / 3;
+  AttentionNeed const need{.batch = batch,
+                           .sequence = batch > 0 ? Impl::extent(qkv, 0) / batch : 0,
+                           .heads = heads,
+                           .head_size = heads > 0 ? channels / heads : 0,
+                           .storage = storage_of<T>(),
+                           .drops = dropout.is_on()};
+  Index const numbers = attention_scratch(provider, pass, need);
+  TRAINSTONE_REQUIRE(numbers <= Impl::extent(given, 0), "attention by {} needs {} numbers of scratch, and was given {}",
+                     to_string(provider), numbers, Impl::extent(given, 0));
+  return Vector<float>(given.data(), static_cast<std::size_t>(numbers));
+}
+
 /// The first one that can compute it.
-AttentionProvider automatic(std::span<AttentionProvider const> built, Storage storage, Index head_size) {
-  auto const found = std::ranges::find_if(
-      built, [&](AttentionProvider one) { return attention_problem(one, storage, head_size).empty(); });
-  TRAINSTONE_REQUIRE(found != built.end(), "no attention of heads of {} channels in {}", head_size, to_string(storage));
+AttentionProvider automatic(std::span<AttentionProvider const> built, AttentionNeed const& need) {
+  auto const found =
+      std::ranges::find_if(built, [&](AttentionProvider one) { return attention_problem(one, need).empty(); });
+  TRAINSTONE_REQUIRE(found != built.end(), "no attention of heads of {} channels in {}", need.head_size,
+                     to_string(need.storage));
   return *found;
 }
 
@@ -157,54 +193,56 @@ std::span<AttentionProvider const> built_attention_providers() {
   return built;
 }
 
-std::string attention_problem(AttentionProvider provider, Storage storage, Index head_size) {
-  return find(provider).problem(storage, head_size);
+std::string attention_problem(AttentionProvider provider, AttentionNeed const& need) {
+  return find(provider).problem(need);
 }
 
-AttentionProvider resolve_attention_provider(std::string_view name, Storage storage, Index head_size,
+AttentionProvider resolve_attention_provider(std::string_view name, AttentionNeed const& need,
                                              std::span<AttentionProvider const> built) {
-  if (name == attention_automatic) return automatic(built, storage, head_size);
+  if (name == attention_automatic) return automatic(built, need);
   auto const found = std::ranges::find(built, name, [](AttentionProvider one) { return to_string(one); });
   TRAINSTONE_REQUIRE_INPUT(found != built.end(), "this build has no provider of attention {}; it has {}", name,
                            fmt::join(names_of(built), ", "));
-  std::string const problem = attention_problem(*found, storage, head_size);
+  std::string const problem = attention_problem(*found, need);
   TRAINSTONE_REQUIRE_INPUT(problem.empty(), "kernels.attention = \"{}\": {}; \"{}\" takes a provider that can", name,
                            problem, attention_automatic);
   return *found;
 }
 
-std::vector<AttentionKernel> attention_forward_kernels(AttentionProvider provider, AttentionExtents const& of,
-                                                       Storage storage, bool drops) {
-  return find(provider).forward(of, storage, drops);
+std::vector<AttentionKernel> attention_kernels(AttentionProvider provider, AttentionPass pass,
+                                               AttentionNeed const& need) {
+  return find(provider).of(pass).kernels(need);
 }
 
-std::vector<AttentionKernel> attention_backward_kernels(AttentionProvider provider, AttentionExtents const& of,
-                                                        Storage storage, bool drops) {
-  return find(provider).backward(of, storage, drops);
+bool needs_attention_scratch(AttentionProvider provider, AttentionPass pass) {
+  return find(provider).of(pass).scratch != nullptr;
 }
 
-bool needs_attention_scratch(AttentionProvider provider) { return find(provider).scratch != nullptr; }
-
-Index attention_scratch(AttentionProvider provider, AttentionExtents const& of) {
-  return needs_attention_scratch(provider) ? find(provider).scratch(of) : 0;
+Index attention_scratch(AttentionProvider provider, AttentionPass pass, AttentionNeed const& need) {
+  return needs_attention_scratch(provider, pass) ? find(provider).of(pass).scratch(need) : 0;
 }
 
 template <class T>
 void attend_forward(ExecutionSpace const& exec, AttentionProvider provider, Matrix<T const> qkv, Index batch,
-                    Index heads, Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out) {
-  functions_of<T>(provider).forward(exec, qkv, batch, heads, dropout, log_sum_exp, out);
+                    Index heads, Dropout const& dropout, Vector<float> scratch, Vector<float> log_sum_exp,
+                    Matrix<T> out) {
+  functions_of<T>(provider).forward(
+      exec, qkv, batch, heads, dropout,
+      scratch_of<T>(provider, AttentionPass::forward, qkv, batch, heads, dropout, scratch), log_sum_exp, out);
 }
 
 template <class T>
 void attend_backward(ExecutionSpace const& exec, AttentionProvider provider, Matrix<T const> qkv, Index batch,
                      Index heads, Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
                      Matrix<T const> d_out, Vector<float> scratch, Matrix<T> d_qkv) {
-  functions_of<T>(provider).backward(exec, qkv, batch, heads, dropout, log_sum_exp, out, d_out, scratch, d_qkv);
+  functions_of<T>(provider).backward(
+      exec, qkv, batch, heads, dropout, log_sum_exp, out, d_out,
+      scratch_of<T>(provider, AttentionPass::backward, qkv, batch, heads, dropout, scratch), d_qkv);
 }
 
 #define TRAINSTONE_INSTANTIATE(T)                                                                                      \
   template void attend_forward<T>(ExecutionSpace const&, AttentionProvider, Matrix<T const>, Index, Index,             \
-                                  Dropout const&, Vector<float>, Matrix<T>);                                           \
+                                  Dropout const&, Vector<float>, Vector<float>, Matrix<T>);                            \
   template void attend_backward<T>(ExecutionSpace const&, AttentionProvider, Matrix<T const>, Index, Index,            \
                                    Dropout const&, Vector<float const>, Matrix<T const>, Matrix<T const>,              \
                                    Vector<float>, Matrix<T>);

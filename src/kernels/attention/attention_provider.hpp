@@ -36,19 +36,23 @@ inline constexpr std::string_view attention_automatic = "auto";
 /// Of this build, in the order of "auto". The last one is flash, which can compute everything.
 std::span<AttentionProvider const> built_attention_providers();
 
+/// What a call asks of its provider.
+struct AttentionNeed {
+  Index batch, sequence, heads, head_size;
+  Storage storage;    ///< of qkv, out and their gradients
+  bool drops = false; ///< whether there is dropout
+};
+
 /// Why the provider, in a build that has it, cannot compute it; empty if it can.
-std::string attention_problem(AttentionProvider provider, Storage storage, Index head_size);
+std::string attention_problem(AttentionProvider provider, AttentionNeed const& need);
 
 /// The provider of that name, or of "auto".
 /// \param[in] built  of which build; in the order of "auto"
 /// \throws InputError  if the build does not have it (the message lists those that it has), or if it cannot compute it
-AttentionProvider resolve_attention_provider(std::string_view name, Storage storage, Index head_size,
+AttentionProvider resolve_attention_provider(std::string_view name, AttentionNeed const& need,
                                              std::span<AttentionProvider const> built = built_attention_providers());
 
-/// Of one call.
-struct AttentionExtents {
-  Index batch, sequence, heads, head_size;
-};
+enum class AttentionPass { forward, backward };
 
 /// A kernel as it declares itself: the phase is attention.
 struct AttentionKernel {
@@ -58,14 +62,11 @@ struct AttentionKernel {
 };
 
 /// The kernels of a call, in the order in which they start.
-/// \param[in] drops  whether there is dropout
-std::vector<AttentionKernel> attention_forward_kernels(AttentionProvider provider, AttentionExtents const& of,
-                                                       Storage storage, bool drops);
-std::vector<AttentionKernel> attention_backward_kernels(AttentionProvider provider, AttentionExtents const& of,
-                                                        Storage storage, bool drops);
+std::vector<AttentionKernel> attention_kernels(AttentionProvider provider, AttentionPass pass,
+                                               AttentionNeed const& need);
 
-/// Whether backward needs scratch, and how many fp32 numbers of it.
-bool needs_attention_scratch(AttentionProvider provider);
-Index attention_scratch(AttentionProvider provider, AttentionExtents const& of);
+/// Whether calls need scratch, and how many fp32 numbers of it a call needs.
+bool needs_attention_scratch(AttentionProvider provider, AttentionPass pass);
+Index attention_scratch(AttentionProvider provider, AttentionPass pass, AttentionNeed const& need);
 
 } // namespace trainstone

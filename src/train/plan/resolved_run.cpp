@@ -40,11 +40,17 @@ BlockCosts costs_of(RunConfig const& config, MicroBatchShape shape) {
 
 } // namespace
 
+MicroBatchShape micro_batch_shape(RunConfig const& config) {
+  return {config.batch.micro, config.data.sequence > 0 ? config.data.sequence : config.model.context};
+}
+
 GptOptions with_attention_provider(RunConfig const& config) {
   GptOptions options = config.model_options;
-  if (options.attention == AttentionKind::flash)
-    options.attention_provider = resolve_attention_provider(
-        config.kernels.attention, state_types(config.precision).parameters, config.model.head_size());
+  if (options.attention != AttentionKind::flash) return options;
+  AttentionNeed need =
+      attention_need(config.model, micro_batch_shape(config), state_types(config.precision).parameters, options);
+  need.heads = config.model.heads / config.parallel.slices();
+  options.attention_provider = resolve_attention_provider(config.kernels.attention, need);
   return options;
 }
 

@@ -26,9 +26,12 @@ struct MachineChoices {
   std::map<std::string, std::string> algorithms = {}; ///< by key in algorithm_keys, in place of "measured"
 };
 
+/// Of the micro-batches of a training.
+MicroBatchShape micro_batch_shape(RunConfig const& config);
+
 /// Options of the model with the provider that computes attention in this build.
 /// \throws InputError  if kernels.attention names a provider that the build does not have, or that does not take the
-///         model's heads and the type of its values
+///         model's heads, the type of its values or its dropout
 GptOptions with_attention_provider(RunConfig const& config);
 
 struct ResolvedRun {
@@ -39,9 +42,7 @@ struct ResolvedRun {
   MessageBuffers buffers = MessageBuffers::host; ///< those that config.comm names
   GemmChoice gemm = GemmProvider::automatic;     ///< who computes which product
 
-  MicroBatchShape shape() const {
-    return {config.batch.micro, config.data.sequence > 0 ? config.data.sequence : config.model.context};
-  }
+  MicroBatchShape shape() const { return micro_batch_shape(config); }
   /// What a rank has of the model, and its parameters.
   ModelStage const& stage_of(Rank rank) const {
     return stages[static_cast<std::size_t>(mesh.index(Axis::pipeline, rank))];

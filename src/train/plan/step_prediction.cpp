@@ -120,7 +120,7 @@ PartTimes parts_at_peaks(ResolvedRun const& run, RunPlan const& plan, ComputeRat
 std::map<std::string, std::string> part_conditions(RunConfig const& config) {
   GptOptions const options = with_attention_provider(config);
   OptimizerConfig const& optimizer = config.optimizer;
-  std::int64_t const sequence = config.data.sequence > 0 ? config.data.sequence : config.model.context;
+  std::int64_t const sequence = micro_batch_shape(config).sequence;
   bool const mixed = config.precision.recipe != RecipeName::fp32;
   constexpr std::array optimizers{"adamw", "adam", "sgd"};
   std::map<std::string, std::string> conditions{

@@ -21,8 +21,15 @@ namespace {
 std::int64_t head_size_of(RunConfig const& choices) {
   std::int64_t const usual = choices.parallel.slices() > 1 ? 3 : 8, large = 64;
   if (choices.model_options.attention == AttentionKind::materialized) return usual;
-  AttentionProvider const provider = resolve_attention_provider(choices.kernels.attention, Storage::bf16, large);
-  return attention_problem(provider, Storage::bf16, usual).empty() ? usual : large;
+  AttentionNeed need{.batch = 1,
+                     .sequence = matrix_rows_of(choices.parallel),
+                     .heads = 1,
+                     .head_size = large,
+                     .storage = Storage::bf16,
+                     .drops = choices.model_options.dropout > 0};
+  AttentionProvider const provider = resolve_attention_provider(choices.kernels.attention, need);
+  need.head_size = usual;
+  return attention_problem(provider, need).empty() ? usual : large;
 }
 
 /// Odd everywhere: tensors begin and end inside of blocks, vectors and shares.
