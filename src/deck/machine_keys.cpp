@@ -90,10 +90,12 @@ std::vector<Key> kernel_and_bench_keys() {
              "provider of matrix products; auto: the first of a fixed order that was built; measured: for every "
              "product the fastest provider on this machine, which the run finds at its start, keeps in the user's "
              "cache folder and prints; not with parallel.reduction = \"ordered\""),
-      choice("kernels.attention", &RunConfig::kernels, &KernelConfig::attention, attention_names(),
-             "who computes attention of model.attention = \"flash\"; auto: the first of a fixed order that was built "
-             "and that takes the size of a head and precision.storage; tensor_cores: on NVIDIA GPUs, 16 bits, heads of "
-             "64, 80, 96 or 128 channels"),
+      choice(
+          "kernels.attention", &RunConfig::kernels, &KernelConfig::attention, attention_names(),
+          "who computes attention of model.attention = \"flash\"; auto: the first of a fixed order that was built "
+          "and that takes the size of a head and precision.storage; tensor_cores: on NVIDIA GPUs, 16 bits, heads of "
+          "64, 80, 96 or 128 channels; cudnn: NVIDIA's library where it is built in, 16 bits, heads of 8, 16, .. 128 "
+          "channels, without dropout"),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
              "steps that are trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),

@@ -23,9 +23,23 @@ inline constexpr std::array<std::string_view, 10> delay_places{"kernel",  "check
 
 /// Kernels that can be slowed down by a share of their own time. The label of such a kernel begins with this name,
 /// after "trainstone::".
-inline constexpr std::array<std::string_view, 16> slow_kernels{
-    "accumulate",      "attention", "bias", "bias_gelu", "cast", "cross_entropy", "dropout",  "embedding",
-    "flash_attention", "gelu",      "gemm", "layernorm", "norm", "optimizer",     "residual", "tensor_attention"};
+inline constexpr std::array<std::string_view, 17> slow_kernels{"accumulate",
+                                                               "attention",
+                                                               "bias",
+                                                               "bias_gelu",
+                                                               "cast",
+                                                               "cross_entropy",
+                                                               "cudnn_attention",
+                                                               "dropout",
+                                                               "embedding",
+                                                               "flash_attention",
+                                                               "gelu",
+                                                               "gemm",
+                                                               "layernorm",
+                                                               "norm",
+                                                               "optimizer",
+                                                               "residual",
+                                                               "tensor_attention"};
 
 /// Whether the label is that kernel's: "gemm" of "trainstone::gemm[oneDNN]" and of no other.
 bool is_kernel(std::string_view label, std::string_view kernel);

@@ -84,7 +84,8 @@ TEST_CASE("what is free leaves the class as it is", "[class]") {
     CHECK(judge_tiny_run({change}).name == "tiny");
     CHECK(judge_tiny_run({change}).departures.empty());
   }
-  CHECK(judge_tiny_run({"model.attention=flash", "kernels.attention=tensor_cores"}).name == "tiny");
+  for (std::string const provider : {"tensor_cores", "cudnn"})
+    CHECK(judge_tiny_run({"model.attention=flash", "kernels.attention=" + provider}).name == "tiny");
 }
 
 TEST_CASE("a run whose rate breaks the run rules is custom and says which", "[class]") {

@@ -156,9 +156,9 @@ TEST_CASE("an unknown choice is refused with the choices", "[deck]") {
   CHECK_THAT(error_of_override("model.preset=gpt5"), ContainsSubstring("must be one of gpt2, gpt2-medium"));
   CHECK_THAT(error_of_override("kernels.gemm=magma"),
              ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos, cublaslt, cublaslt-tf32, blas, measured"));
-  CHECK(error_of_override("kernels.attention=cudnn") ==
-        "--set kernels.attention=cudnn: kernels.attention = \"cudnn\" is unknown, must be one of auto, flash, "
-        "tensor_cores");
+  CHECK(error_of_override("kernels.attention=cutlass") ==
+        "--set kernels.attention=cutlass: kernels.attention = \"cutlass\" is unknown, must be one of auto, flash, "
+        "tensor_cores, cudnn");
 }
 
 TEST_CASE("a syntax error is reported with its line", "[deck]") {

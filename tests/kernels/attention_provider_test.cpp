@@ -13,6 +13,7 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fmt/format.h>
@@ -32,6 +33,7 @@ using enum AttentionProvider;
 
 constexpr std::array host_build{flash};
 constexpr std::array cuda_build{tensor_cores, flash};
+constexpr std::array cudnn_build{tensor_cores, flash, cudnn};
 
 using Pass = AttentionPass;
 
@@ -50,16 +52,17 @@ AttentionNeed need_of(AttentionProblem::Shape const& shape, Dropout const& dropo
 Dropout const some_dropout{.rate = 0.2, .seed = 3, .first_sample = 5, .site = 7};
 
 /// Forward and backward of a provider that can compute the problem.
+/// \param[in] missing  numbers of scratch that are not there
 template <class T>
-AttentionResult compute(AttentionProvider provider, AttentionProblem const& problem) {
+AttentionResult compute(AttentionProvider provider, AttentionProblem const& problem, Index missing = 0) {
   ExecutionSpace const exec;
   auto const& [batch, sequence, heads, size] = problem.shape;
   Index const rows = problem.rows(), channels = problem.channels();
   DeviceTensor<T> const qkv(stored<T>(problem.qkv)), d_out(stored<T>(problem.d_out)),
       out(rows * channels, from_float<T>(9.0F)), d_qkv(rows * 3 * channels, from_float<T>(9.0F));
   auto const scratch = [&](Pass pass) {
-    return DeviceTensor<float>(attention_scratch(provider, pass, need_of<T>(problem.shape, problem.dropout)),
-                               std::nanf(""));
+    Index const needed = attention_scratch(provider, pass, need_of<T>(problem.shape, problem.dropout));
+    return DeviceTensor<float>(std::max<Index>(needed - missing, 0), std::nanf(""));
   };
   DeviceTensor<float> const log_sum_exp(rows * heads, 9.0F), ahead = scratch(Pass::forward),
                                                              back = scratch(Pass::backward);
@@ -110,6 +113,17 @@ TEST_CASE("automatic attention is on tensor cores where a build has them and the
   CHECK(resolve_attention_provider("tensor_cores", call, cuda_build) == tensor_cores);
 }
 
+TEST_CASE("attention by cuDNN is taken by name alone") {
+  auto const chosen = [](std::string_view name, Storage storage, Index head_size) {
+    return resolve_attention_provider(name, with(storage, head_size), cudnn_build);
+  };
+  for (Storage const storage : {Storage::bf16, Storage::fp16}) {
+    for (Index const head_size : {64, 80, 96, 128}) CHECK(chosen("auto", storage, head_size) == tensor_cores);
+    for (Index const head_size : {8, 16, 72, 112, 120}) CHECK(chosen("auto", storage, head_size) == flash);
+    for (Index const head_size : {8, 16, 64, 72, 112, 120, 128}) CHECK(chosen("cudnn", storage, head_size) == cudnn);
+  }
+}
+
 TEST_CASE("a provider of attention that cannot compute is refused with what can") {
   auto const resolve = [](std::string_view name, Storage storage, Index head_size, auto const& build) {
     return resolve_attention_provider(name, with(storage, head_size), build);
@@ -122,16 +136,36 @@ TEST_CASE("a provider of attention that cannot compute is refused with what can"
                        MessageMatches(ContainsSubstring("values of 16 bits, not fp32")));
   CHECK_THROWS_MATCHES(resolve("tensor_cores", Storage::fp16, 72, cuda_build), InputError,
                        MessageMatches(ContainsSubstring("64, 80, 96 or 128 channels, not of 72")));
+  CHECK_THROWS_MATCHES(resolve("no such", Storage::bf16, 64, cudnn_build), InputError,
+                       MessageMatches(ContainsSubstring("it has tensor_cores, flash, cudnn")));
+}
+
+TEST_CASE("attention by cuDNN is refused with what it takes") {
+  auto const problem = [](AttentionNeed const& need) { return attention_problem(cudnn, need); };
+  CHECK_THAT(problem(with(Storage::fp32, 64)), ContainsSubstring("16 bits, not fp32"));
+  for (Index const head_size : {1, 4, 12, 63, 65, 100, 132, 136, 256})
+    CHECK_THAT(problem(with(Storage::bf16, head_size)),
+               ContainsSubstring(fmt::format("8, 16, .. 128 channels, not of {}", head_size)));
+  CHECK_THAT(problem(with(Storage::fp16, 64, true)), ContainsSubstring("no dropout"));
+  for (Index const sequence : {0, 1, 2, 3, 1024}) {
+    std::string const found = problem({2, sequence, 3, 64, Storage::bf16});
+    CHECK_THAT(found, sequence == 1 ? ContainsSubstring("one position") : ContainsSubstring(""));
+    CHECK(found.empty() == (sequence != 1));
+  }
+  CHECK_THROWS_MATCHES(resolve_attention_provider("cudnn", with(Storage::bf16, 64, true), cudnn_build), InputError,
+                       MessageMatches(ContainsSubstring("kernels.attention = \"cudnn\"")));
 }
 
 TEST_CASE("every build has flash attention, and names what it has") {
   auto const built = built_attention_providers();
-  CHECK(built.back() == flash);
-  std::span<AttentionProvider const> const of_host(host_build), of_cuda(cuda_build);
-  CHECK(std::ranges::equal(built, host_reaches_memory ? of_host : of_cuda));
+  bool const has_cudnn = built.back() == cudnn;
+  std::span<AttentionProvider const> const of_host(host_build), of_cuda(cuda_build), of_cudnn(cudnn_build);
+  CHECK(std::ranges::equal(built, host_reaches_memory ? of_host : has_cudnn ? of_cudnn : of_cuda));
   if (built.front() != tensor_cores)
     CHECK_THROWS_AS(compute<bf16>(tensor_cores, AttentionProblem({1, 1, 1, 64})), Error);
   CHECK_THROWS_AS(compute<float>(tensor_cores, AttentionProblem({1, 1, 1, 64})), Error); // in any build
+  if (!has_cudnn) CHECK_THROWS_AS(compute<bf16>(cudnn, AttentionProblem({1, 2, 1, 64})), Error);
+  CHECK_THROWS_AS(compute<float>(cudnn, AttentionProblem({1, 2, 1, 64})), Error);
 }
 
 TEST_CASE("attention on tensor cores declares the fragments of its three kernels") {
@@ -170,6 +204,43 @@ TEST_CASE("flash attention declares one kernel forward and one backward") {
   CHECK(back[0].name == std::string("flash_attention::backward"));
   CHECK(back[0].bytes == 8 * values + numbers);
   CHECK(2 * back[0].flops == (host_reaches_memory ? 5 : 7) * ahead[0].flops);
+}
+
+TEST_CASE("attention by cuDNN declares the model's work: two products forward, five backward, below the diagonal") {
+  std::uint64_t const pairs = 2 * 3 * (200 * 201 / 2), of_product = 2 * 64 * pairs;
+  std::uint64_t const rows = 2 * 200, values = rows * 3 * 64 * 2, numbers = rows * 3 * 4;
+  auto const ahead = attention_kernels(cudnn, Pass::forward, call);
+  auto const back = attention_kernels(cudnn, Pass::backward, with(Storage::fp16, 64));
+  REQUIRE((ahead.size() == 1 && back.size() == 1));
+  CHECK(ahead[0].name == std::string("cudnn_attention::forward[cuDNN]"));
+  CHECK(ahead[0].flops == 2 * of_product);
+  CHECK(ahead[0].bytes == 4 * values + numbers);
+  CHECK(back[0].name == std::string("cudnn_attention::backward[cuDNN]"));
+  CHECK(back[0].flops == 5 * of_product);
+  CHECK(back[0].bytes == 8 * values + numbers);
+}
+
+TEST_CASE("attention by cuDNN needs a workspace in both passes, which is what graphs of cuDNN asked for") {
+  CHECK(needs_attention_scratch(cudnn, Pass::forward));
+  CHECK(attention_scratch(cudnn, Pass::forward, call) == 256 / 4);
+  CHECK(needs_attention_scratch(cudnn, Pass::backward));
+  // bytes that graphs of cuDNN 9.19 for compute capability 9.0 asked for, which were built without a device: batch,
+  // positions, heads, channels; the plan has two lengths per sequence more, which versions until 9.15 asked for
+  struct {
+    Index batch, sequence, heads, size, bytes;
+  } const asked[] = {{3, 2, 1, 8, 49432},     {8, 17, 12, 8, 1579648},    {2, 64, 1, 8, 33536},
+                     {1, 65, 12, 8, 396592},  {3, 128, 25, 8, 2496256},   {16, 129, 1, 8, 1581376},
+                     {1, 130, 2, 64, 197904}, {2, 1024, 12, 64, 50430208}};
+  for (auto const& [batch, sequence, heads, size, bytes] : asked) {
+    INFO(fmt::format("{} x {} positions, {} heads", batch, sequence, heads));
+    CHECK(4 * attention_scratch(cudnn, Pass::backward, {batch, sequence, heads, size, Storage::bf16}) ==
+          bytes + 2 * 4 * batch);
+  }
+  // with cuDNN 9.13: 3 sequences of 130 positions, a head of 128
+  CHECK(4 * attention_scratch(cudnn, Pass::backward, {3, 130, 1, 128, Storage::fp16}) == 296752);
+  // 1,000 positions are 16 tiles of 64 positions and 8 of 128 keys
+  CHECK(attention_scratch(cudnn, Pass::backward, {5, 1000, 7, 80, Storage::bf16}) ==
+        5 * 7 * (1024 * 1024 / 2 + 1000) + 2 * 5 + 64);
 }
 
 TEST_CASE("attention on tensor cores needs a number per query and head backward, flash attention nothing") {
@@ -223,6 +294,17 @@ TEMPLATE_LIST_TEST_CASE("attention by every provider takes no sequences and empt
       for_each_provider(need_of<TestType>(problem.shape, dropout),
                         [&](AttentionProvider provider) { CHECK(compute<TestType>(provider, problem).out.empty()); });
     }
+}
+
+TEMPLATE_LIST_TEST_CASE("attention by every provider takes no less scratch than it needs", "", StorageTypes) {
+  AttentionProblem const problem({1, 9, 2, 64});
+  for_each_provider(need_of<TestType>(problem.shape, {}), [&](AttentionProvider provider) {
+    if (needs_attention_scratch(provider, Pass::forward) || needs_attention_scratch(provider, Pass::backward))
+      CHECK_THROWS_MATCHES(compute<TestType>(provider, problem, 1), Error,
+                           MessageMatches(ContainsSubstring("numbers of scratch")));
+    else
+      CHECK(same(compute<TestType>(provider, problem, 1), compute<TestType>(provider, problem)));
+  });
 }
 
 TEMPLATE_LIST_TEST_CASE("attention by every provider starts the kernels that it declares", "", StorageTypes) {

@@ -308,6 +308,32 @@ TEST_CASE("attention on tensor cores is planned on any machine: a scratch and a 
         total_bytes(activation_plan(config, batch, Storage::bf16)));
 }
 
+TEST_CASE("attention by cuDNN is planned on any machine: a workspace of all pairs, and no kernel more", "[model]") {
+  GptConfig const config{3, 4, 256, 64, 128};
+  MicroBatchShape const batch{2, 64};
+  ModelStorage const storage{Storage::bf16, Storage::bf16};
+  for (Index const blocks : {1, 2}) {
+    GptOptions const flash{.attention = AttentionKind::flash, .slices = {.blocks = blocks}};
+    GptOptions cudnn = flash;
+    cudnn.attention_provider = AttentionProvider::cudnn;
+    auto const bytes = [&](GptOptions const& options) {
+      return total_bytes(activation_plan(config, batch, Storage::bf16, options));
+    };
+    // B NH of a slice, times 64 positions of 128 keys in 2 bytes, and 64 sums of 4 bytes; lengths and slack are 272
+    // bytes, in lines of 64
+    auto const heads = static_cast<std::uint64_t>(2 * 4 / blocks);
+    CHECK(bytes(cudnn) == bytes(flash) + heads * (2 * 64 * 128 + 4 * 64) + 320);
+    auto const launches = [&](GptOptions const& options) {
+      return training_launches(config, batch, options, Write::add, GemmProvider::kokkos, storage);
+    };
+    CHECK(launches(cudnn) == launches(flash));
+    // 3 blocks, 2 samples, 4 heads of 64 channels, 64 positions: 7 products over 64 x 65 / 2 pairs
+    CHECK(training_flops(config, batch, cudnn).attention == 7 * std::uint64_t{2} * 64 * (3 * 2 * 4) * (64 * 65 / 2));
+    CHECK(training_flops(config, batch, cudnn).gemm == training_flops(config, batch, flash).gemm);
+    CHECK(written(cudnn).contains(Activation::scratch));
+  }
+}
+
 TEST_CASE("binding the activations uses the arena to the last byte of the plan", "[model]") {
   GptOptions const options{GENERATE(AttentionKind::materialized, AttentionKind::flash), GENERATE(0.0, 0.1),
                            DropoutMasks::stored};

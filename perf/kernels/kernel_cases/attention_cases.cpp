@@ -55,9 +55,9 @@ struct Attention {
   }
   /// Those of this build that can compute it, flash first: it is ours. Others come behind the plain form.
   std::vector<AttentionProvider> providers() const {
-    std::vector<AttentionProvider> some;
+    std::vector<AttentionProvider> some{AttentionProvider::flash};
     for (AttentionProvider const one : built_attention_providers())
-      if (attention_problem(one, need()).empty()) some.insert(some.begin(), one);
+      if (one != some.front() && attention_problem(one, need()).empty()) some.push_back(one);
     return some;
   }
   std::vector<std::string> flash_variants() const {

@@ -7,6 +7,7 @@
 #include "kernels/attention/flash_attention.hpp"
 #include "kernels/common/instantiate.hpp"
 #include "kernels/common/shapes.hpp"
+#include "kernels/cuda/cudnn_attention.hpp"
 #include "kernels/cuda/tensor_attention.hpp"
 
 #include <fmt/ranges.h>
@@ -117,9 +118,43 @@ template <class T>
 constexpr Functions<T> tensor_cores{};
 #endif
 
+// --- cuDNN ---------------------------------------------------------------------------------------------------------
+
+std::string cudnn_problem(AttentionNeed const& need) {
+  return cudnn_attention_problem(need.storage, need.sequence, need.head_size, need.drops);
+}
+
+CudnnAttentionFlops cudnn_flops(AttentionNeed const& need) {
+  return cudnn_attention_flops(need.batch, need.sequence, need.heads, need.head_size);
+}
+
+Kernels cudnn_forward_kernels(AttentionNeed const& need) {
+  return {{"cudnn_attention::forward[cuDNN]", cudnn_flops(need).forward, bytes_of(need, 4, 1)}};
+}
+
+Kernels cudnn_backward_kernels(AttentionNeed const& need) {
+  return {{"cudnn_attention::backward[cuDNN]", cudnn_flops(need).backward, bytes_of(need, 8, 1)}};
+}
+
+Index cudnn_forward_scratch(AttentionNeed const&) { return cudnn_attention_forward_scratch(); }
+
+Index cudnn_backward_scratch(AttentionNeed const& need) {
+  return cudnn_attention_backward_scratch(need.batch, need.sequence, need.heads);
+}
+
+#ifdef TRAINSTONE_HAVE_CUDNN
+constexpr bool has_cudnn = true;
+template <class T>
+constexpr Functions<T> cudnn{cudnn_attention_forward<T>, cudnn_attention_backward<T>};
+#else
+constexpr bool has_cudnn = false;
+template <class T>
+constexpr Functions<T> cudnn{};
+#endif
+
 // --- the table -----------------------------------------------------------------------------------------------------
 
-/// All that a build may have, in the order in which "auto" prefers them.
+/// All that a build may have, in the order in which "auto" prefers them; flash ends its search.
 Provider const providers[] = {
     {AttentionProvider::tensor_cores,
      has_tensor_cores,
@@ -133,6 +168,12 @@ Provider const providers[] = {
      {flash_forward_kernels, nullptr},
      {flash_backward_kernels, nullptr},
      {flash<float>, flash<bf16>, flash<fp16>}},
+    {AttentionProvider::cudnn,
+     has_cudnn,
+     cudnn_problem,
+     {cudnn_forward_kernels, cudnn_forward_scratch},
+     {cudnn_backward_kernels, cudnn_backward_scratch},
+     {Functions<float>(), cudnn<bf16>, cudnn<fp16>}},
 };
 
 Provider const& find(AttentionProvider provider) {

@@ -21,10 +21,11 @@ namespace trainstone {
 enum class AttentionProvider {
   flash,        ///< the Kokkos kernels of flash_attention.hpp, which every build has
   tensor_cores, ///< those of kernels/cuda/tensor_attention.hpp, of values of 16 bits on CUDA devices
+  cudnn,        ///< NVIDIA's library, kernels/cuda/cudnn_attention.hpp, of values of 16 bits on CUDA devices
 };
 
 /// In the order of the enumerators.
-inline constexpr std::array<std::string_view, 2> attention_provider_names{"flash", "tensor_cores"};
+inline constexpr std::array<std::string_view, 3> attention_provider_names{"flash", "tensor_cores", "cudnn"};
 
 constexpr std::string_view to_string(AttentionProvider provider) {
   return attention_provider_names[static_cast<std::size_t>(provider)];
@@ -33,7 +34,7 @@ constexpr std::string_view to_string(AttentionProvider provider) {
 /// Instead of a provider: the first of a fixed order that this build has and that can compute it.
 inline constexpr std::string_view attention_automatic = "auto";
 
-/// Of this build, in the order of "auto". The last one is flash, which can compute everything.
+/// Of this build, in the order of "auto". flash can compute everything: what comes behind it is taken by name alone.
 std::span<AttentionProvider const> built_attention_providers();
 
 /// What a call asks of its provider.
