@@ -2,7 +2,7 @@
 
 // Causal multi-head self-attention that keeps log_sum_exp, by the provider that is asked for (attention_provider.hpp).
 // Reads qkv as attention.hpp does. The providers round differently; each gives the same bits in every run, and a
-// sequence the same bits in every batch.
+// sequence the same bits in every batch (for cuDNN see kernels/cuda/cudnn_attention.hpp).
 
 #include "core/views.hpp"
 #include "kernels/attention/attention_provider.hpp"

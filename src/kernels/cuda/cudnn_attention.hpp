@@ -2,7 +2,8 @@
 
 // Causal multi-head self-attention by NVIDIA's cuDNN: what flash_attention.hpp computes, in 16 bits on CUDA devices of
 // compute capability 8.0 and later. Reads qkv as attention.hpp does, by strides. cuDNN's backward is asked to be
-// deterministic, so it has the same bits in every run; it then writes a value of 16 bits per pair of positions. What
+// deterministic, so it has the same bits in every run; it then writes a value of 16 bits per pair of positions. Batches
+// have the same bits as long as cuDNN chooses the same engine for them, as 9.19 does on compute capability 9.0. What
 // cuDNN executes is its own affair: FLOPs are those of the model. Has no dropout: cuDNN's masks depend on the batch.
 
 #include "core/storage.hpp"
