@@ -2,9 +2,7 @@
 // how many blocks are to share a multiprocessor. These are the constants that start it. perf/device/kernel_report reads
 // them. Runs anywhere.
 
-#include "kernels/cuda/attention_forward.hpp"
-#include "kernels/cuda/attention_keys.hpp"
-#include "kernels/cuda/attention_queries.hpp"
+#include "kernels/cuda/kernel_sets.hpp"
 
 #include <cstdio>
 #include <string>
@@ -28,26 +26,34 @@ void add(char const* name, std::string const& arguments) {
            ", \"blocks\": " + std::to_string(Kernel::Tiles::blocks) + "}";
 }
 
-template <class T, int head_size, class Mask>
-void add_kernels() {
+/// \param[in] lane  how the report names kernels of the set
+template <class Set, class T, int head_size, class Mask>
+void add_kernels(std::string const& lane) {
   std::string const arguments = std::string(T::is_bf16 ? "<Bf16, " : "<Fp16, ") + std::to_string(head_size) +
-                                (Mask::drops ? ", KeyMask>" : ", KeepsAll>");
-  add<Cuda::AttentionForward<T, head_size, Mask, NoLane>>("AttentionForward", arguments);
-  add<Cuda::AttentionQueries<T, head_size, Mask, NoLane>>("AttentionQueries", arguments);
-  add<Cuda::AttentionKeys<T, head_size, Mask, NoLane>>("AttentionKeys", arguments);
+                                (Mask::drops ? ", KeyMask" : ", KeepsAll") + lane + ">";
+  using Kernels = Cuda::KernelsOf<Set, T, head_size, Mask, NoLane>;
+  add<typename Kernels::Forward>("AttentionForward", arguments);
+  add<typename Kernels::Queries>("AttentionQueries", arguments);
+  add<typename Kernels::Keys>("AttentionKeys", arguments);
 }
 
-template <class T, int... head_sizes>
-void add_all() {
-  (add_kernels<T, head_sizes, Cuda::KeepsAll>(), ...);
-  (add_kernels<T, head_sizes, KeyMask>(), ...);
+template <class Set, class T, int... head_sizes>
+void add_all(std::string const& lane) {
+  (add_kernels<Set, T, head_sizes, Cuda::KeepsAll>(lane), ...);
+  (add_kernels<Set, T, head_sizes, KeyMask>(lane), ...);
+}
+
+template <class Set>
+void add_set(std::string const& lane) {
+  add_all<Set, Cuda::Bf16, 64, 80, 96, 128>(lane);
+  add_all<Set, Cuda::Fp16, 64, 80, 96, 128>(lane);
 }
 
 } // namespace
 
 int main() {
-  add_all<Cuda::Bf16, 64, 80, 96, 128>();
-  add_all<Cuda::Fp16, 64, 80, 96, 128>();
+  add_set<Cuda::WarpKernels>("");
+  add_set<Cuda::WarpgroupKernels>(", DeviceWarpgroupLane");
   std::printf("{%s\n}\n", lines.c_str());
   return 0;
 }

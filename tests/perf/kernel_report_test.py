@@ -123,6 +123,21 @@ class Report(unittest.TestCase):
         self.texts["tensor_attention"] = head + middle + tail.replace("HMMA.16816.F32.BF16", "FFMA")
         self.expect_failures(f"{FORWARD} has no instruction of tensor cores")
 
+    def test_products_of_warpgroups_that_the_compiler_has_put_one_after_the_other_are_failures(self):
+        def as_written(*opcodes):
+            """The first instruction of the last kernel, followed by these."""
+            head, middle, tail = self.texts["tensor_attention"].rpartition("Function : ")
+            first = next(line for line in tail.splitlines() if machine_code.INSTRUCTION.match(line))
+            more = "\n".join(first.replace(machine_code.INSTRUCTION.match(first)[3], opcode, 1) for opcode in opcodes)
+            return head + middle + tail.replace(first, f"{first}\n{more}", 1)
+
+        text = self.texts["tensor_attention"]
+        self.texts["tensor_attention"] = as_written("WARPGROUP.ARRIVE", "HGMMA.64x64x16.F32.BF16", "WARPGROUP.DEPBAR.LE")
+        self.assertEqual(self.run_tool().returncode, 0)
+        self.texts["tensor_attention"] = text
+        self.texts["tensor_attention"] = as_written("WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE", "WARPGROUP.DEPBAR.LE")
+        self.expect_failures(f"{FORWARD} waits 2 times for products that it begins 1 times")
+
     def test_a_kernel_of_a_tensor_source_needs_no_pattern(self):
         self.texts["norm"] = self.texts["residual"]
         SOURCES["norm"] = "tensor_norm"

@@ -15,6 +15,10 @@ void PlayedLane::warp_barrier() {
   m_block->wait(static_cast<std::size_t>(m_thread / 32 * 32), 32, &PlayedBlock::Fiber::warp_barriers);
 }
 
+void PlayedLane::barrier_of(std::size_t count) {
+  m_block->wait(static_cast<std::size_t>(m_thread) / count * count, count, &PlayedBlock::Fiber::group_barriers);
+}
+
 namespace {
 
 template <class Stored>

@@ -27,6 +27,7 @@ public:
   PlayedLane(PlayedBlock& block, int thread) : m_block(&block), m_thread(thread) {}
 
   int thread() const { return m_thread; }
+  int warp() const { return m_thread / 32; }
   int block() const;
   /// FLOPs of all products that were played so far.
   static std::uint64_t& multiplied() {
@@ -54,6 +55,10 @@ public:
   }
   void block_barrier();
   void warp_barrier();
+  void show_copies() const {}
+  void group_barrier() { warp_barrier(); }
+  template <class... Sums>
+  void await_products(Sums&...) const {}
 
   template <Cuda::Turn turn>
   void load(std::uint32_t (&r)[4], void const* row) {
@@ -113,7 +118,7 @@ public:
   float power_of_2(float x) const { return std::exp2(x); }
   float log2(float x) const { return std::log2(x); }
 
-private:
+protected:
   struct Copy {
     void* shared;
     void const* global;
@@ -121,6 +126,9 @@ private:
     bool is_there;
     int group;
   };
+
+  /// Of `count` lanes that follow each other.
+  void barrier_of(std::size_t count);
 
   /// What every lane of the warp has given.
   template <class Value>
@@ -149,7 +157,7 @@ private:
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<std::byte[]> stack;
-    std::int64_t warp_barriers = 0, block_barriers = 0;
+    std::int64_t warp_barriers = 0, block_barriers = 0, group_barriers = 0;
     bool is_over = false;
   };
   static constexpr std::size_t stack_bytes = 256 << 10;

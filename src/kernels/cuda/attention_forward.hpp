@@ -16,9 +16,12 @@ struct ForwardTiles {
   static constexpr int keys_at_once = drops && head_size == 80 ? 32 : keys; ///< whose scores are in registers
   static constexpr int warps = 4, threads = 32 * warps;
   static constexpr int rows_of_warp = queries / warps; ///< two fragments of 16
+  static constexpr int rows_together = rows_of_warp;   ///< of the lanes that multiply together
   static constexpr int stages = 2;
   static constexpr int blocks = 2; ///< that share a multiprocessor
-  static constexpr int query_bytes = SharedTile<head_size>::bytes_of(queries);
+  using QueryTile = SharedTile<head_size>;
+  using KeyTile = SharedTile<head_size>;
+  static constexpr int query_bytes = QueryTile::bytes_of(queries), tile_bytes = KeyTile::bytes_of(keys);
 };
 
 /// \tparam Mask  KeepsAll or KeyMask (key_mask.hpp)
@@ -26,7 +29,8 @@ template <class T, int head_size, class Mask, class Lane, class TilesOfBlock = F
 class AttentionForward {
 public:
   using Tiles = TilesOfBlock;
-  using Stages = KeyStages<Tiles, head_size>;
+  using LaneOfBlock = Lane;
+  using Stages = KeyStages<Tiles>;
   static constexpr int shared_bytes = Tiles::query_bytes + Stages::bytes;
 
   struct Arguments {
@@ -40,7 +44,7 @@ public:
   TRAINSTONE_LANE AttentionForward(Arguments const& arguments, Lane& lane, std::byte* shared)
       : m_of(arguments),
         m_lane(lane),
-        m_row(lane.thread() / 32 * Tiles::rows_of_warp),
+        m_row(lane.warp() * Tiles::rows_of_warp),
         m_group(lane.thread() % 32 / 4),
         m_column(lane.thread() % 4 * 2),
         m_queries{shared},
@@ -58,14 +62,13 @@ public:
     int const last = (end - 1) / Tiles::keys;
     GlobalRows const keys = rows(1), values = rows(2);
     bring<Tiles::threads, Tiles::queries>(m_lane, m_queries, rows(0).from(m_first));
-    m_stages.bring(m_lane, keys, values, last);
+    m_stages.bring_both(m_lane, keys, values, last);
     for (int tile = last; tile >= 0; --tile) {
-      m_lane.template wait_copies<0>();
-      m_lane.block_barrier(); // all lanes' copies are there, and nobody reads the other stage
-      if (tile > 0) m_stages.bring(m_lane, keys, values, tile - 1);
+      await_copies(m_lane); // nobody reads the other stage any more
+      if (tile > 0) m_stages.bring_both(m_lane, keys, values, tile - 1);
       TRAINSTONE_UNROLLED
       for (int key = 0; key < Tiles::keys; key += Tiles::keys_at_once)
-        if (tile * Tiles::keys + key <= m_first + m_row + Tiles::rows_of_warp - 1) see(tile, key);
+        if (tile * Tiles::keys + key <= m_first + last_of_rows()) see(tile, key);
     }
     finish();
   }
@@ -75,20 +78,27 @@ private:
   static constexpr int pairs = Tiles::keys_at_once / 16;
   static_assert(Tiles::keys_at_once % Tiles::rows_of_warp == 0 || Tiles::rows_of_warp % Tiles::keys_at_once == 0);
 
+  /// Of the rows that this warp multiplies, alone or with others: the last one in the tile.
+  TRAINSTONE_LANE int last_of_rows() const {
+    return m_row / Tiles::rows_together * Tiles::rows_together + Tiles::rows_together - 1;
+  }
+
   TRAINSTONE_LANE GlobalRows rows(int which) const { return qkv_rows(m_of.sizes, m_of.qkv, which, m_b, m_h); }
 
   /// The query of a row of this lane's fragments.
   TRAINSTONE_LANE int query(int part, int half) const { return m_first + m_row + part * 16 + m_group + 8 * half; }
 
   TRAINSTONE_LANE void see(int tile, int key) {
-    FragmentC scores[parts][2 * pairs] = {};
-    add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+    FragmentC scores[parts][2 * pairs];
+    set_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+    m_lane.await_products(scores);
     int const first_key = tile * Tiles::keys + key;
     if (first_key + Tiles::keys_at_once > m_first + m_row) hide<false>(scores, first_key + m_column, query(0, 0));
     shift_up(scores);
     weigh(scores);
     if constexpr (Mask::drops) drop(first_key, scores);
     add_weighted_rows<T>(m_lane, scores, m_stages.values(tile), key, m_out);
+    m_lane.await_products(m_out);
   }
 
   /// Weights are powers of 2 relative to a shift, which all lanes of a row have. It follows the largest score when a
@@ -181,7 +191,7 @@ private:
           m_of.log_sum_exp[m_of.sizes.query_place(m_b, m_h, t)] = (m_shift[part][half] + m_lane.log2(sum)) * log_of_2;
       }
     }
-    m_lane.warp_barrier(); // no lane of the warp reads its queries any more
+    m_lane.group_barrier(); // nobody reads these rows of queries any more
     put_rows<T>(m_lane, m_out, 1.0F, m_queries, m_row);
     m_lane.warp_barrier();
     write_rows<Tiles::rows_of_warp>(m_lane, m_queries, m_row, m_of.out + m_of.sizes.out_place(m_b, m_h, m_first),
@@ -192,7 +202,7 @@ private:
   Lane& m_lane;
   int m_row, m_group, m_column; ///< the warp's first row of the tile; of this lane
   int m_b, m_h, m_first;        ///< head, and first query
-  SharedTile<head_size> m_queries;
+  typename Tiles::QueryTile m_queries;
   Stages m_stages;
   FragmentC m_out[parts][head_size / 8] = {};
   float m_shift[parts][2], m_sum[parts][2] = {}; ///< in powers of 2

@@ -12,12 +12,15 @@ template <int head_size, bool drops>
 struct KeyTiles {
   static constexpr int warps = 4, threads = 32 * warps;
   static constexpr int rows_of_warp = head_size <= 64 ? 32 : 16; ///< whose sums are in registers
+  static constexpr int rows_together = rows_of_warp;             ///< of the lanes that multiply together
   static constexpr int keys = warps * rows_of_warp, queries = 64;
   static constexpr int queries_at_once = drops && head_size <= 64 ? 16 : 32; ///< whose scores are in registers
+  static constexpr bool begins_with_sums = true; ///< what is subtracted, before products are added
   static constexpr int stages = 2;
   static constexpr int blocks = 2; ///< that share a multiprocessor
-  static constexpr int key_bytes = SharedTile<head_size>::bytes_of(keys),
-                       query_bytes = SharedTile<head_size>::bytes_of(queries),
+  using KeyTile = SharedTile<head_size>;
+  using QueryTile = SharedTile<head_size>;
+  static constexpr int key_bytes = KeyTile::bytes_of(keys), query_bytes = QueryTile::bytes_of(queries),
                        stage_bytes = 2 * query_bytes + 2 * queries * static_cast<int>(sizeof(float));
 };
 
@@ -25,13 +28,14 @@ template <class T, int head_size, class Mask, class Lane, class TilesOfBlock = K
 class AttentionKeys {
 public:
   using Tiles = TilesOfBlock;
+  using LaneOfBlock = Lane;
   static constexpr int shared_bytes = 2 * Tiles::key_bytes + Tiles::stages * Tiles::stage_bytes;
   using Arguments = BackwardArguments<Mask>;
 
   TRAINSTONE_LANE AttentionKeys(Arguments const& arguments, Lane& lane, std::byte* shared)
       : m_of(arguments),
         m_lane(lane),
-        m_row(lane.thread() / 32 * Tiles::rows_of_warp),
+        m_row(lane.warp() * Tiles::rows_of_warp),
         m_group(lane.thread() % 32 / 4),
         m_column(lane.thread() % 4 * 2),
         m_keys{shared},
@@ -50,12 +54,11 @@ public:
     bring<Tiles::threads, Tiles::keys>(m_lane, m_values, m_of.rows(2, m_b, m_h).from(m_first));
     bring_queries(queries, d_out, first);
     for (int tile = first; tile < end; ++tile) {
-      m_lane.template wait_copies<0>();
-      m_lane.block_barrier(); // all lanes' copies are there, and nobody reads the other stage
+      await_copies(m_lane); // nobody reads the other stage any more
       if (tile + 1 < end) bring_queries(queries, d_out, tile + 1);
       TRAINSTONE_UNROLLED
       for (int query = 0; query < Tiles::queries; query += Tiles::queries_at_once)
-        if (tile * Tiles::queries + query + Tiles::queries_at_once > m_first + m_row) see(tile, query);
+        if (tile * Tiles::queries + query + Tiles::queries_at_once > m_first + first_of_rows()) see(tile, query);
     }
     finish();
   }
@@ -63,12 +66,16 @@ public:
 private:
   static constexpr int parts = Tiles::rows_of_warp / 16;
   static constexpr int pairs = Tiles::queries_at_once / 16;
+  static constexpr bool begins = !Mask::drops && Tiles::begins_with_sums;
+
+  /// Of the rows that this warp multiplies, alone or with others: the first one in the tile.
+  TRAINSTONE_LANE int first_of_rows() const { return m_row / Tiles::rows_together * Tiles::rows_together; }
 
   TRAINSTONE_LANE std::byte* stage(int tile) const {
     return m_stages + turn_of<Tiles::stages>(tile) * Tiles::stage_bytes;
   }
-  TRAINSTONE_LANE SharedTile<head_size> tile_of_queries(int tile) const { return {stage(tile)}; }
-  TRAINSTONE_LANE SharedTile<head_size> tile_of_d_out(int tile) const { return {stage(tile) + Tiles::query_bytes}; }
+  TRAINSTONE_LANE typename Tiles::QueryTile tile_of_queries(int tile) const { return {stage(tile)}; }
+  TRAINSTONE_LANE typename Tiles::QueryTile tile_of_d_out(int tile) const { return {stage(tile) + Tiles::query_bytes}; }
   /// log_sum_exp of the queries of a tile, then their sums of d_out out.
   TRAINSTONE_LANE float* numbers(int tile) const {
     return reinterpret_cast<float*>(stage(tile) + 2 * Tiles::query_bytes);
@@ -88,16 +95,21 @@ private:
 
   /// Rows are keys, columns are queries.
   TRAINSTONE_LANE void see(int tile, int query) {
-    SharedTile<head_size> const queries = tile_of_queries(tile), d_out = tile_of_d_out(tile);
-    FragmentC weights[parts][2 * pairs] = {}, d_scores[parts][2 * pairs] = {};
-    if constexpr (!Mask::drops) begin_with_sums(numbers(tile) + Tiles::queries + query, d_scores);
-    add_row_products<T>(m_lane, m_keys, m_row, queries, query, weights);
-    add_row_products<T>(m_lane, m_values, m_row, d_out, query, d_scores);
+    typename Tiles::QueryTile const queries = tile_of_queries(tile), d_out = tile_of_d_out(tile);
+    FragmentC weights[parts][2 * pairs], d_scores[parts][2 * pairs];
+    if constexpr (begins) begin_with_sums(numbers(tile) + Tiles::queries + query, d_scores);
+    set_row_products<T>(m_lane, m_keys, m_row, queries, query, weights);
+    if constexpr (begins)
+      add_row_products<T>(m_lane, m_values, m_row, d_out, query, d_scores);
+    else
+      set_row_products<T>(m_lane, m_values, m_row, d_out, query, d_scores);
+    m_lane.await_products(weights, d_scores);
     int const first_query = tile * Tiles::queries + query, first_key = m_first + m_row;
     if (first_query < first_key + Tiles::rows_of_warp) hide<true>(weights, first_query + m_column, first_key + m_group);
     differentiate(tile, query, weights, d_scores);
     add_weighted_rows<T>(m_lane, weights, d_out, query, m_d_values);
     add_weighted_rows<T>(m_lane, d_scores, queries, query, m_d_keys);
+    m_lane.await_products(m_d_values, m_d_keys);
   }
 
   /// The gradient of a score is weight (d_weight - sum): products are added to -sum.
@@ -136,7 +148,8 @@ private:
         for (int j = 0; j < 4; ++j) {
           float const weight = m_lane.power_of_2(scores[part][i].c[j] * scale - logs[j % 2]);
           float d_weight = d_weights[part][i].c[j];
-          if constexpr (Mask::drops) d_weight = (kept[j] ? d_weight * scale_of_kept() : 0) - sums[j % 2];
+          if constexpr (Mask::drops) d_weight = kept[j] ? d_weight * scale_of_kept() : 0;
+          if constexpr (!begins) d_weight -= sums[j % 2];
           d_weights[part][i].c[j] = weight * d_weight;
           scores[part][i].c[j] = kept[j] ? weight : 0;
         }
@@ -151,7 +164,7 @@ private:
 
   /// Writes the warp's rows by way of the memory of its keys and values.
   TRAINSTONE_LANE void finish() {
-    m_lane.warp_barrier(); // no lane of the warp reads its keys and values any more
+    m_lane.group_barrier(); // nobody reads these rows of keys and values any more
     put_rows<T>(m_lane, m_d_keys, m_of.sizes.scale, m_keys, m_row);
     put_rows<T>(m_lane, m_d_values, scale_of_kept(), m_values, m_row);
     m_lane.warp_barrier();
@@ -166,7 +179,7 @@ private:
   Lane& m_lane;
   int m_row, m_group, m_column; ///< the warp's first row of the tile; of this lane
   int m_b, m_h, m_first;        ///< head, and first key
-  SharedTile<head_size> m_keys, m_values;
+  typename Tiles::KeyTile m_keys, m_values;
   std::byte* m_stages; ///< of queries, d_out and numbers
   FragmentC m_d_keys[parts][head_size / 8] = {}, m_d_values[parts][head_size / 8] = {};
 };

@@ -10,25 +10,30 @@ namespace trainstone::Cuda {
 template <int head_size>
 struct QueryTiles {
   static constexpr int queries = 128, keys = 64, warps = 4, threads = 32 * warps, rows_of_warp = queries / warps;
+  static constexpr int rows_together = rows_of_warp;            ///< of the lanes that multiply together
   static constexpr int keys_at_once = head_size > 64 ? 16 : 32; ///< whose scores are in registers
   static constexpr bool keeps_rows = false;                     ///< of queries and d_out, in registers
+  static constexpr bool begins_with_sums = true;                ///< what is subtracted, before products are added
   static constexpr int stages = 2;
   static constexpr int blocks = 2; ///< that share a multiprocessor
-  static constexpr int query_bytes = SharedTile<head_size>::bytes_of(queries);
+  using QueryTile = SharedTile<head_size>;
+  using KeyTile = SharedTile<head_size>;
+  static constexpr int query_bytes = QueryTile::bytes_of(queries), tile_bytes = KeyTile::bytes_of(keys);
 };
 
 template <class T, int head_size, class Mask, class Lane, class TilesOfBlock = QueryTiles<head_size>>
 class AttentionQueries {
 public:
   using Tiles = TilesOfBlock;
-  using Stages = KeyStages<Tiles, head_size>;
+  using LaneOfBlock = Lane;
+  using Stages = KeyStages<Tiles>;
   static constexpr int shared_bytes = 2 * Tiles::query_bytes + Stages::bytes;
   using Arguments = BackwardArguments<Mask>;
 
   TRAINSTONE_LANE AttentionQueries(Arguments const& arguments, Lane& lane, std::byte* shared)
       : m_of(arguments),
         m_lane(lane),
-        m_row(lane.thread() / 32 * Tiles::rows_of_warp),
+        m_row(lane.warp() * Tiles::rows_of_warp),
         m_group(lane.thread() % 32 / 4),
         m_column(lane.thread() % 4 * 2),
         m_queries{shared},
@@ -46,17 +51,17 @@ public:
     GlobalRows const keys = m_of.rows(1, m_b, m_h), values = m_of.rows(2, m_b, m_h);
     bring<Tiles::threads, Tiles::queries>(m_lane, m_queries, m_of.rows(0, m_b, m_h).from(m_first));
     bring<Tiles::threads, Tiles::queries>(m_lane, m_d_out, m_of.d_out_rows(m_b, m_h).from(m_first));
-    m_stages.bring(m_lane, keys, values, last);
+    m_stages.bring_both(m_lane, keys, values, last);
     OutRows out;
     take_out(out); // comes with the copies
-    await_copies();
+    await_copies(m_lane);
     look_at_queries(out);
     for (int tile = last; tile >= 0; --tile) {
-      if (tile < last) await_copies();
-      if (tile > 0) m_stages.bring(m_lane, keys, values, tile - 1);
+      if (tile < last) await_copies(m_lane); // nobody reads the other stage any more
+      if (tile > 0) m_stages.bring_both(m_lane, keys, values, tile - 1);
       TRAINSTONE_UNROLLED
       for (int key = 0; key < Tiles::keys; key += Tiles::keys_at_once)
-        if (tile * Tiles::keys + key <= m_first + m_row + Tiles::rows_of_warp - 1) see(tile, key);
+        if (tile * Tiles::keys + key <= m_first + last_of_rows()) see(tile, key);
     }
     finish();
   }
@@ -64,16 +69,16 @@ public:
 private:
   static constexpr int parts = Tiles::rows_of_warp / 16;
   static constexpr int pairs = Tiles::keys_at_once / 16;
+  static constexpr bool begins = !Mask::drops && Tiles::begins_with_sums;
 
   /// Of the rows of a lane, every fourth chunk.
   static constexpr int chunks = (head_size / 8 + 3) / 4;
   using OutRows = Chunk[parts][2][chunks];
   TRAINSTONE_LANE int chunk(int i) const { return 4 * i + m_lane.thread() % 4; }
 
-  /// Until all lanes' copies are there, and nobody reads the other stage.
-  TRAINSTONE_LANE void await_copies() {
-    m_lane.template wait_copies<0>();
-    m_lane.block_barrier();
+  /// Of the rows that this warp multiplies, alone or with others: the last one in the tile.
+  TRAINSTONE_LANE int last_of_rows() const {
+    return m_row / Tiles::rows_together * Tiles::rows_together + Tiles::rows_together - 1;
   }
 
   /// The query of a row of this lane's fragments.
@@ -133,19 +138,26 @@ private:
   }
 
   TRAINSTONE_LANE void see(int tile, int key) {
-    FragmentC scores[parts][2 * pairs] = {}, d_weights[parts][2 * pairs] = {};
-    if constexpr (!Mask::drops) begin_with_sums(d_weights);
+    FragmentC scores[parts][2 * pairs], d_weights[parts][2 * pairs];
+    if constexpr (begins) begin_with_sums(d_weights);
     if constexpr (Tiles::keeps_rows) {
+      clear(scores);
+      if constexpr (!begins) clear(d_weights);
       add_row_products<T>(m_lane, m_kept_queries, m_stages.keys(tile), key, scores);
       add_row_products<T>(m_lane, m_kept_d_out, m_stages.values(tile), key, d_weights);
     } else {
-      add_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
-      add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
+      set_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+      if constexpr (begins)
+        add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
+      else
+        set_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
     }
+    m_lane.await_products(scores, d_weights);
     int const first_key = tile * Tiles::keys + key;
     if (first_key + Tiles::keys_at_once > m_first + m_row) hide<false>(scores, first_key + m_column, query(0, 0));
     differentiate(first_key, scores, d_weights);
     add_weighted_rows<T>(m_lane, scores, m_stages.keys(tile), key, m_d_queries);
+    m_lane.await_products(m_d_queries);
   }
 
   /// The gradient of a score is weight (d_weight - sum): products are added to -sum.
@@ -174,7 +186,8 @@ private:
         for (int j = 0; j < 4; ++j) {
           float const weight = m_lane.power_of_2(scores[part][i].c[j] * scale - m_logs[part][j / 2]);
           float d_weight = d_weights[part][i].c[j];
-          if constexpr (Mask::drops) d_weight = (kept[j] ? d_weight * m_of.mask.scale : 0) - m_sums[part][j / 2];
+          if constexpr (Mask::drops) d_weight = kept[j] ? d_weight * m_of.mask.scale : 0;
+          if constexpr (!begins) d_weight -= m_sums[part][j / 2];
           scores[part][i].c[j] = weight * d_weight;
         }
       }
@@ -183,7 +196,7 @@ private:
 
   /// Writes the warp's rows by way of the memory of its queries.
   TRAINSTONE_LANE void finish() {
-    m_lane.warp_barrier(); // no lane of the warp reads its queries any more
+    m_lane.group_barrier(); // nobody reads these rows of queries any more
     put_rows<T>(m_lane, m_d_queries, m_of.sizes.scale, m_queries, m_row);
     m_lane.warp_barrier();
     write_rows<Tiles::rows_of_warp>(m_lane, m_queries, m_row, m_of.gradient(0, m_b, m_h, m_first),
@@ -194,7 +207,7 @@ private:
   Lane& m_lane;
   int m_row, m_group, m_column; ///< the warp's first row of the tile; of this lane
   int m_b, m_h, m_first;        ///< head, and first query
-  SharedTile<head_size> m_queries, m_d_out;
+  typename Tiles::QueryTile m_queries, m_d_out;
   Stages m_stages;
   FragmentC m_d_queries[parts][head_size / 8] = {};
   float m_logs[parts][2], m_sums[parts][2];

@@ -54,6 +54,14 @@ TRAINSTONE_LANE GlobalRows qkv_rows(AttentionSizes const& sizes, std::byte const
   return {qkv + sizes.qkv_place(b, h, 0) + which * 2 * sizes.channels(), sizes.qkv_row_bytes(), sizes.sequence};
 }
 
+/// Until the copies of all lanes are there, and no lane is still at what was before.
+template <class Lane>
+TRAINSTONE_LANE void await_copies(Lane& lane) {
+  lane.template wait_copies<0>();
+  lane.show_copies();
+  lane.block_barrier();
+}
+
 /// Which of `count` places in turn a tile has.
 template <int count>
 TRAINSTONE_LANE int turn_of(int tile) {
@@ -71,21 +79,20 @@ struct PlaceOfBlock {
 };
 
 /// Tiles of keys and values that go by: one is in work, the next one comes.
-template <class Tiles, int head_size>
+template <class Tiles>
 class KeyStages {
 public:
-  static constexpr int tile_bytes = SharedTile<head_size>::bytes_of(Tiles::keys);
+  using Tile = typename Tiles::KeyTile;
+  static constexpr int tile_bytes = Tiles::tile_bytes;
   static constexpr int bytes = 2 * Tiles::stages * tile_bytes;
 
   TRAINSTONE_LANE explicit KeyStages(std::byte* shared) : m_shared(shared) {}
-  TRAINSTONE_LANE SharedTile<head_size> keys(int tile) const { return {m_shared + 2 * stage(tile) * tile_bytes}; }
-  TRAINSTONE_LANE SharedTile<head_size> values(int tile) const {
-    return {m_shared + (2 * stage(tile) + 1) * tile_bytes};
-  }
+  TRAINSTONE_LANE Tile keys(int tile) const { return {m_shared + 2 * stage(tile) * tile_bytes}; }
+  TRAINSTONE_LANE Tile values(int tile) const { return {m_shared + (2 * stage(tile) + 1) * tile_bytes}; }
   template <class Lane>
-  TRAINSTONE_LANE void bring(Lane& lane, GlobalRows const& of_keys, GlobalRows const& of_values, int tile) const {
-    Cuda::bring<Tiles::threads, Tiles::keys>(lane, keys(tile), of_keys.from(tile * Tiles::keys));
-    Cuda::bring<Tiles::threads, Tiles::keys>(lane, values(tile), of_values.from(tile * Tiles::keys));
+  TRAINSTONE_LANE void bring_both(Lane& lane, GlobalRows const& of_keys, GlobalRows const& of_values, int tile) const {
+    bring<Tiles::threads, Tiles::keys>(lane, keys(tile), of_keys.from(tile * Tiles::keys));
+    bring<Tiles::threads, Tiles::keys>(lane, values(tile), of_values.from(tile * Tiles::keys));
     lane.end_copies();
   }
 

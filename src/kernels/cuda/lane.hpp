@@ -47,6 +47,7 @@ public:
   static constexpr int lanes = 32;
 
   __device__ __forceinline__ int thread() const { return static_cast<int>(threadIdx.x); }
+  __device__ __forceinline__ int warp() const { return thread() / 32; } ///< of the block
   __device__ __forceinline__ int block() const { return static_cast<int>(blockIdx.x); }
 
   /// 16 bytes from global to shared memory, while the lane goes on; zeros if there are none.
@@ -69,6 +70,13 @@ public:
   }
   __device__ __forceinline__ void block_barrier() const { __syncthreads(); }
   __device__ __forceinline__ void warp_barrier() const { __syncwarp(); }
+
+  // What a lane of a warpgroup needs beyond that: products of a warp read what its lanes read, and are complete at
+  // once.
+  __device__ __forceinline__ void show_copies() const {}
+  __device__ __forceinline__ void group_barrier() const { __syncwarp(); } ///< of the lanes that multiply together
+  template <class... Sums>
+  __device__ __forceinline__ void await_products(Sums&...) const {}
 
   template <Turn turn>
   __device__ __forceinline__ void load(std::uint32_t (&r)[4], void const* row) const {
@@ -137,7 +145,7 @@ public:
   }
   __device__ __forceinline__ float log2(float x) const { return __log2f(x); }
 
-private:
+protected:
   static __device__ __forceinline__ std::uint32_t address(void const* shared) {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   }

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/attention_work.hpp"
 #include "kernels/cuda/tensor_attention.hpp"
+#include "kernels/cuda/wgmma_attention.hpp"
 
 namespace trainstone {
 
@@ -12,14 +13,17 @@ std::string tensor_attention_problem(Storage storage, Index head_size) {
 }
 
 TensorAttentionFlops tensor_attention_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
-  auto const of_all = [&](std::int64_t of_head) { return static_cast<std::uint64_t>(batch * heads * of_head); };
-  return Cuda::with_head_size(head_size, [&]<int size>(std::integral_constant<int, size>) -> TensorAttentionFlops {
-    return {of_all(drops ? Cuda::attention_forward_flops<size, true>(sequence)
-                         : Cuda::attention_forward_flops<size, false>(sequence)),
-            of_all(Cuda::backward_queries_flops<size>(sequence)),
-            of_all(drops ? Cuda::backward_keys_flops<size, true>(sequence)
-                         : Cuda::backward_keys_flops<size, false>(sequence))};
-  });
+  return Cuda::flops_of<Cuda::WarpKernels>(batch, sequence, heads, head_size, drops);
+}
+
+std::string wgmma_device_problem(std::string_view device, int major, int minor) {
+  if (major == 9 && minor == 0) return "";
+  return fmt::format("products of warpgroups need a device of compute capability 9.0, and this one is of {}.{}: {}",
+                     major, minor, device);
+}
+
+TensorAttentionFlops wgmma_attention_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
+  return Cuda::flops_of<Cuda::WarpgroupKernels>(batch, sequence, heads, head_size, drops);
 }
 
 } // namespace trainstone

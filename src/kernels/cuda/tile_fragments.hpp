@@ -61,10 +61,9 @@ TRAINSTONE_LANE void bring(Lane& lane, SharedTile<width> tile, GlobalRows const&
 
 /// The lanes of a warp write rows of a tile, from `first` on, to rows of global memory that have the same numbers;
 /// those from `count` on are not there.
-template <int rows, int width, class Lane>
-TRAINSTONE_LANE void write_rows(Lane& lane, SharedTile<width> tile, int first, std::byte* to, int row_bytes,
-                                int count) {
-  constexpr int chunks = SharedTile<width>::chunks;
+template <int rows, class Tile, class Lane>
+TRAINSTONE_LANE void write_rows(Lane& lane, Tile tile, int first, std::byte* to, int row_bytes, int count) {
+  constexpr int chunks = Tile::chunks;
   static_assert(rows * chunks % 32 == 0);
   TRAINSTONE_UNROLLED
   for (int i = 0; i < rows * chunks / 32; ++i) {
@@ -158,6 +157,23 @@ struct KeptRows {
   }
 };
 
+template <int parts, int columns>
+TRAINSTONE_LANE void clear(FragmentC (&sums)[parts][columns]) {
+  TRAINSTONE_UNROLLED
+  for (int part = 0; part < parts; ++part) {
+    TRAINSTONE_UNROLLED
+    for (int i = 0; i < columns; ++i) sums[part][i] = {};
+  }
+}
+
+/// The same as a new sum.
+template <class T, int parts, int columns, int width, class Lane>
+TRAINSTONE_LANE void set_row_products(Lane& lane, SharedTile<width> left, int row, SharedTile<width> right, int other,
+                                      FragmentC (&sums)[parts][columns]) {
+  clear(sums);
+  add_row_products<T>(lane, left, row, right, other, sums);
+}
+
 /// The same of rows that are kept.
 template <class T, int parts, int columns, int width, class Lane>
 TRAINSTONE_LANE void add_row_products(Lane& lane, KeptRows<parts, width> const& left, SharedTile<width> right,
@@ -205,16 +221,16 @@ TRAINSTONE_LANE void add_weighted_rows(Lane& lane, FragmentC const (&weights)[pa
 }
 
 /// The warp's sums, times a factor and rounded, become rows of a tile from `row` on.
-template <class T, int parts, int width, class Lane>
-TRAINSTONE_LANE void put_rows(Lane& lane, FragmentC const (&sums)[parts][width / 8], float factor,
-                              SharedTile<width> tile, int row) {
+template <class T, int parts, int columns, class Tile, class Lane>
+TRAINSTONE_LANE void put_rows(Lane& lane, FragmentC const (&sums)[parts][columns], float factor, Tile tile, int row) {
+  static_assert(columns == Tile::chunks);
   int const group = lane.thread() % 32 / 4, column = lane.thread() % 4 * 2;
   TRAINSTONE_UNROLLED
   for (int part = 0; part < parts; ++part) {
     TRAINSTONE_UNROLLED
     for (int half = 0; half < 2; ++half) {
       TRAINSTONE_UNROLLED
-      for (int i = 0; i < width / 8; ++i)
+      for (int i = 0; i < columns; ++i)
         *reinterpret_cast<std::uint32_t*>(tile.at(row + 16 * part + group + 8 * half, 8 * i + column)) =
             lane.template pack<T>(sums[part][i].c[2 * half] * factor, sums[part][i].c[2 * half + 1] * factor);
     }
