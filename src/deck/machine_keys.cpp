@@ -95,7 +95,8 @@ std::vector<Key> kernel_and_bench_keys() {
           "who computes attention of model.attention = \"flash\"; auto: the first of a fixed order that was built "
           "and that takes the size of a head and precision.storage; tensor_cores: on NVIDIA GPUs, 16 bits, heads of "
           "64, 80, 96 or 128 channels; cudnn: NVIDIA's library where it is built in, 16 bits, heads of 8, 16, .. 128 "
-          "channels, without dropout"),
+          "channels, without dropout; wgmma: as tensor_cores, on GPUs of compute capability 9.0 alone; cudnn and wgmma "
+          "are never taken by auto"),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
              "steps that are trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),

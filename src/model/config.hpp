@@ -161,7 +161,7 @@ struct GptOptions {
   }
 };
 
-/// "materialized", or who computes the other kind: "flash", "tensor_cores", "cudnn".
+/// "materialized", or who computes the other kind: "flash", "tensor_cores", "cudnn", "wgmma".
 constexpr std::string_view describe_attention(GptOptions const& options) {
   return options.attention == AttentionKind::materialized ? "materialized" : to_string(options.attention_provider);
 }

@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 10> delay_places{"kernel",  "check
 
 /// Kernels that can be slowed down by a share of their own time. The label of such a kernel begins with this name,
 /// after "trainstone::".
-inline constexpr std::array<std::string_view, 17> slow_kernels{"accumulate",
+inline constexpr std::array<std::string_view, 18> slow_kernels{"accumulate",
                                                                "attention",
                                                                "bias",
                                                                "bias_gelu",
@@ -39,7 +39,8 @@ inline constexpr std::array<std::string_view, 17> slow_kernels{"accumulate",
                                                                "norm",
                                                                "optimizer",
                                                                "residual",
-                                                               "tensor_attention"};
+                                                               "tensor_attention",
+                                                               "wgmma_attention"};
 
 /// Whether the label is that kernel's: "gemm" of "trainstone::gemm[oneDNN]" and of no other.
 bool is_kernel(std::string_view label, std::string_view kernel);

@@ -158,7 +158,7 @@ TEST_CASE("an unknown choice is refused with the choices", "[deck]") {
              ContainsSubstring("one of auto, kokkos-kernels, onednn, kokkos, cublaslt, cublaslt-tf32, blas, measured"));
   CHECK(error_of_override("kernels.attention=cutlass") ==
         "--set kernels.attention=cutlass: kernels.attention = \"cutlass\" is unknown, must be one of auto, flash, "
-        "tensor_cores, cudnn");
+        "tensor_cores, cudnn, wgmma");
 }
 
 TEST_CASE("a syntax error is reported with its line", "[deck]") {

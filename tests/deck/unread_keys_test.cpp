@@ -22,7 +22,7 @@ TEST_CASE("how masks are kept is a question of dropout", "[deck]") {
 }
 
 TEST_CASE("who computes attention is a question of attention that keeps no probabilities", "[deck]") {
-  for (std::string const name : {"auto", "flash", "tensor_cores", "cudnn"})
+  for (std::string const name : {"auto", "flash", "tensor_cores", "cudnn", "wgmma"})
     CHECK(read_small({"model.attention=flash", "kernels.attention=" + name}).config.kernels.attention == name);
   CHECK(read_small().config.kernels.attention == "auto");
   CHECK(error_with({"kernels.attention=flash"}) ==

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "kernels/attention/attend.hpp"
+#include "kernels/cuda/wgmma_attention.hpp"
 #include "support/attention_problem.hpp"
 #include "support/storage.hpp"
 #include "support/views.hpp"
@@ -33,7 +34,7 @@ using enum AttentionProvider;
 
 constexpr std::array host_build{flash};
 constexpr std::array cuda_build{tensor_cores, flash};
-constexpr std::array cudnn_build{tensor_cores, flash, cudnn};
+constexpr std::array full_build{tensor_cores, flash, wgmma, cudnn}; // for sm_90, and with cuDNN
 
 using Pass = AttentionPass;
 
@@ -85,6 +86,11 @@ void for_each_provider(AttentionNeed const& need, Body const& body) {
   }
 }
 
+bool is_built(AttentionProvider provider) {
+  auto const built = built_attention_providers();
+  return std::ranges::find(built, provider) != built.end();
+}
+
 /// Relative error of weights that a provider rounds before it multiplies them.
 template <class T>
 double narrow(AttentionProvider provider) {
@@ -113,14 +119,16 @@ TEST_CASE("automatic attention is on tensor cores where a build has them and the
   CHECK(resolve_attention_provider("tensor_cores", call, cuda_build) == tensor_cores);
 }
 
-TEST_CASE("attention by cuDNN is taken by name alone") {
+TEST_CASE("attention by cuDNN and by products of warpgroups is taken by name alone") {
   auto const chosen = [](std::string_view name, Storage storage, Index head_size) {
-    return resolve_attention_provider(name, with(storage, head_size), cudnn_build);
+    return resolve_attention_provider(name, with(storage, head_size), full_build);
   };
   for (Storage const storage : {Storage::bf16, Storage::fp16}) {
     for (Index const head_size : {64, 80, 96, 128}) CHECK(chosen("auto", storage, head_size) == tensor_cores);
     for (Index const head_size : {8, 16, 72, 112, 120}) CHECK(chosen("auto", storage, head_size) == flash);
     for (Index const head_size : {8, 16, 64, 72, 112, 120, 128}) CHECK(chosen("cudnn", storage, head_size) == cudnn);
+    if (is_built(wgmma)) continue; // which asks the device
+    for (Index const head_size : {64, 80, 96, 128}) CHECK(chosen("wgmma", storage, head_size) == wgmma);
   }
 }
 
@@ -136,8 +144,22 @@ TEST_CASE("a provider of attention that cannot compute is refused with what can"
                        MessageMatches(ContainsSubstring("values of 16 bits, not fp32")));
   CHECK_THROWS_MATCHES(resolve("tensor_cores", Storage::fp16, 72, cuda_build), InputError,
                        MessageMatches(ContainsSubstring("64, 80, 96 or 128 channels, not of 72")));
-  CHECK_THROWS_MATCHES(resolve("no such", Storage::bf16, 64, cudnn_build), InputError,
-                       MessageMatches(ContainsSubstring("it has tensor_cores, flash, cudnn")));
+  CHECK_THROWS_MATCHES(resolve("wgmma", Storage::bf16, 64, host_build), InputError,
+                       MessageMatches(ContainsSubstring("no provider of attention wgmma; it has flash")));
+  CHECK_THROWS_MATCHES(resolve("wgmma", Storage::fp32, 64, full_build), InputError,
+                       MessageMatches(ContainsSubstring("values of 16 bits, not fp32")));
+  CHECK_THROWS_MATCHES(resolve("wgmma", Storage::fp16, 72, full_build), InputError,
+                       MessageMatches(ContainsSubstring("64, 80, 96 or 128 channels, not of 72")));
+  CHECK_THROWS_MATCHES(resolve("no such", Storage::bf16, 64, full_build), InputError,
+                       MessageMatches(ContainsSubstring("it has tensor_cores, flash, wgmma, cudnn")));
+}
+
+TEST_CASE("products of warpgroups are refused on devices that do not have them") {
+  CHECK(wgmma_device_problem("NVIDIA H200", 9, 0) == "");
+  CHECK(wgmma_device_problem("NVIDIA A100", 8, 0) ==
+        "products of warpgroups need a device of compute capability 9.0, and this one is of 8.0: NVIDIA A100");
+  CHECK_THAT(wgmma_device_problem("NVIDIA B200", 10, 0), ContainsSubstring("is of 10.0: NVIDIA B200"));
+  CHECK_THAT(wgmma_device_problem("another", 9, 1), ContainsSubstring("is of 9.1"));
 }
 
 TEST_CASE("attention by cuDNN is refused with what it takes") {
@@ -152,15 +174,17 @@ TEST_CASE("attention by cuDNN is refused with what it takes") {
     CHECK_THAT(found, sequence == 1 ? ContainsSubstring("one position") : ContainsSubstring(""));
     CHECK(found.empty() == (sequence != 1));
   }
-  CHECK_THROWS_MATCHES(resolve_attention_provider("cudnn", with(Storage::bf16, 64, true), cudnn_build), InputError,
+  CHECK_THROWS_MATCHES(resolve_attention_provider("cudnn", with(Storage::bf16, 64, true), full_build), InputError,
                        MessageMatches(ContainsSubstring("kernels.attention = \"cudnn\"")));
 }
 
 TEST_CASE("every build has flash attention, and names what it has") {
   auto const built = built_attention_providers();
-  bool const has_cudnn = built.back() == cudnn;
-  std::span<AttentionProvider const> const of_host(host_build), of_cuda(cuda_build), of_cudnn(cudnn_build);
-  CHECK(std::ranges::equal(built, host_reaches_memory ? of_host : has_cudnn ? of_cudnn : of_cuda));
+  std::vector<AttentionProvider> expected(full_build.begin(), full_build.end());
+  if (host_reaches_memory) expected.assign(host_build.begin(), host_build.end());
+  for (AttentionProvider const optional : {wgmma, cudnn})
+    if (!is_built(optional)) std::erase(expected, optional);
+  CHECK(std::ranges::equal(built, expected));
   if (built.front() != tensor_cores)
     CHECK_THROWS_AS(compute<bf16>(tensor_cores, AttentionProblem({1, 1, 1, 64})), Error);
   CHECK_THROWS_AS(compute<float>(tensor_cores, AttentionProblem({1, 1, 1, 64})), Error); // in any build
@@ -192,6 +216,29 @@ TEST_CASE("attention on tensor cores declares the fragments of its three kernels
     CHECK(back[1].bytes == 6 * values + 2 * numbers);
   }
   CHECK_THROWS_AS(attention_kernels(tensor_cores, Pass::forward, with(Storage::bf16, 72)), Error);
+}
+
+TEST_CASE("attention by products of warpgroups declares the tiles of its three kernels") {
+  // of a head of 64 channels, 200 positions: each 64 queries with the keys until their last one, in tiles of 64; keys
+  // with the queries from their first one, up to 256. Dropout goes by 32 of a tile, which is no less here.
+  std::uint64_t const pairs = 64 * (64 + 128 + 192 + 256);
+  std::uint64_t const of_product = 2 * 64 * 2 * 3; // 2 FLOP for a channel of each of 2 x 3 heads
+  std::uint64_t const rows = 2 * 200, values = rows * 3 * 64 * 2, numbers = rows * 3 * 4;
+  for (bool const drops : {false, true}) {
+    auto const ahead = attention_kernels(wgmma, Pass::forward, with(Storage::bf16, 64, drops));
+    auto const back = attention_kernels(wgmma, Pass::backward, with(Storage::fp16, 64, drops));
+    REQUIRE((ahead.size() == 1 && back.size() == 2));
+    CHECK(ahead[0].name == std::string("wgmma_attention::forward"));
+    CHECK(ahead[0].flops == 2 * pairs * of_product);
+    CHECK(ahead[0].bytes == 4 * values + numbers);
+    CHECK(back[0].name == std::string("wgmma_attention::backward_queries"));
+    CHECK(back[0].flops == 3 * pairs * of_product);
+    CHECK(back[0].bytes == 6 * values + 2 * numbers);
+    CHECK(back[1].name == std::string("wgmma_attention::backward_keys"));
+    CHECK(back[1].flops == 4 * pairs * of_product);
+    CHECK(back[1].bytes == 6 * values + 2 * numbers);
+  }
+  CHECK_THROWS_AS(attention_kernels(wgmma, Pass::backward, with(Storage::bf16, 72)), Error);
 }
 
 TEST_CASE("flash attention declares one kernel forward and one backward") {
@@ -244,10 +291,12 @@ TEST_CASE("attention by cuDNN needs a workspace in both passes, which is what gr
 }
 
 TEST_CASE("attention on tensor cores needs a number per query and head backward, flash attention nothing") {
-  CHECK(needs_attention_scratch(tensor_cores, Pass::backward));
-  CHECK(attention_scratch(tensor_cores, Pass::backward, call) == 2 * 3 * 200);
-  CHECK_FALSE(needs_attention_scratch(tensor_cores, Pass::forward));
-  CHECK(attention_scratch(tensor_cores, Pass::forward, call) == 0);
+  for (AttentionProvider const provider : {tensor_cores, wgmma}) {
+    CHECK(needs_attention_scratch(provider, Pass::backward));
+    CHECK(attention_scratch(provider, Pass::backward, call) == 2 * 3 * 200);
+    CHECK_FALSE(needs_attention_scratch(provider, Pass::forward));
+    CHECK(attention_scratch(provider, Pass::forward, call) == 0);
+  }
   for (Pass const pass : {Pass::forward, Pass::backward}) {
     CHECK_FALSE(needs_attention_scratch(flash, pass));
     CHECK(attention_scratch(flash, pass, call) == 0);

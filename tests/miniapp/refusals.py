@@ -79,6 +79,8 @@ class Decks(RefusalTest):
                 {"model.attention": '"flash"', "kernels.attention": '"tensor_cores"'}, "attention", "tensor_cores", ranks=2),
             "attention by cuDNN in fp32 and heads of 4 channels": with_changes(
                 {"model.attention": '"flash"', "kernels.attention": '"cudnn"'}, "attention", "cudnn"),
+            "attention by products of warpgroups in fp32 and heads of 4 channels": with_changes(
+                {"model.attention": '"flash"', "kernels.attention": '"wgmma"'}, "attention", "wgmma"),
             "unknown choice": with_changes({"comm.allreduce": '"bush"'}, "must be one of auto, naive", at="comm.allreduce"),
             "syntax": with_changes({"optimizer.lr": "= 3"}, at="optimizer.lr"),
             "key given twice": with_changes({"batch.micro": "1\nbatch.micro = 2"}, "deck.toml:11: ", "batch.micro"),

@@ -9,6 +9,7 @@
 #include "kernels/common/shapes.hpp"
 #include "kernels/cuda/cudnn_attention.hpp"
 #include "kernels/cuda/tensor_attention.hpp"
+#include "kernels/cuda/wgmma_attention.hpp"
 
 #include <fmt/ranges.h>
 
@@ -88,20 +89,22 @@ void flash_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch
 template <class T>
 constexpr Functions<T> flash{without_scratch<T, flash_attention_forward<T>>, flash_backward<T>};
 
+/// Of the kernels that compute by fragments.
+template <TensorAttentionFlops (*flops)(Index batch, Index sequence, Index heads, Index head_size, bool drops)>
+TensorAttentionFlops flops_by(AttentionNeed const& need) {
+  return flops(need.batch, need.sequence, need.heads, need.head_size, need.drops);
+}
+
 // --- tensor cores --------------------------------------------------------------------------------------------------
 
 std::string tensor_problem(AttentionNeed const& need) { return tensor_attention_problem(need.storage, need.head_size); }
 
-TensorAttentionFlops tensor_flops(AttentionNeed const& need) {
-  return tensor_attention_flops(need.batch, need.sequence, need.heads, need.head_size, need.drops);
-}
-
 Kernels tensor_forward_kernels(AttentionNeed const& need) {
-  return {{"tensor_attention::forward", tensor_flops(need).forward, bytes_of(need, 4, 1)}};
+  return {{"tensor_attention::forward", flops_by<tensor_attention_flops>(need).forward, bytes_of(need, 4, 1)}};
 }
 
 Kernels tensor_backward_kernels(AttentionNeed const& need) {
-  TensorAttentionFlops const flops = tensor_flops(need);
+  TensorAttentionFlops const flops = flops_by<tensor_attention_flops>(need);
   return {{"tensor_attention::backward_queries", flops.backward_queries, bytes_of(need, 6, 2)},
           {"tensor_attention::backward_keys", flops.backward_keys, bytes_of(need, 6, 2)}};
 }
@@ -152,6 +155,33 @@ template <class T>
 constexpr Functions<T> cudnn{};
 #endif
 
+// --- tensor cores by products of warpgroups ------------------------------------------------------------------------
+
+Kernels wgmma_forward_kernels(AttentionNeed const& need) {
+  return {{"wgmma_attention::forward", flops_by<wgmma_attention_flops>(need).forward, bytes_of(need, 4, 1)}};
+}
+
+Kernels wgmma_backward_kernels(AttentionNeed const& need) {
+  TensorAttentionFlops const flops = flops_by<wgmma_attention_flops>(need);
+  return {{"wgmma_attention::backward_queries", flops.backward_queries, bytes_of(need, 6, 2)},
+          {"wgmma_attention::backward_keys", flops.backward_keys, bytes_of(need, 6, 2)}};
+}
+
+#ifdef TRAINSTONE_HAVE_WGMMA_ATTENTION
+constexpr bool has_wgmma = true;
+std::string wgmma_problem(AttentionNeed const& need) {
+  std::string const problem = tensor_problem(need);
+  return problem.empty() ? wgmma_device_problem() : problem;
+}
+template <class T>
+constexpr Functions<T> wgmma{without_scratch<T, wgmma_attention_forward<T>>, wgmma_attention_backward<T>};
+#else
+constexpr bool has_wgmma = false;
+std::string wgmma_problem(AttentionNeed const& need) { return tensor_problem(need); }
+template <class T>
+constexpr Functions<T> wgmma{};
+#endif
+
 // --- the table -----------------------------------------------------------------------------------------------------
 
 /// All that a build may have, in the order in which "auto" prefers them; flash ends its search.
@@ -168,6 +198,12 @@ Provider const providers[] = {
      {flash_forward_kernels, nullptr},
      {flash_backward_kernels, nullptr},
      {flash<float>, flash<bf16>, flash<fp16>}},
+    {AttentionProvider::wgmma,
+     has_wgmma,
+     wgmma_problem,
+     {wgmma_forward_kernels, nullptr},
+     {wgmma_backward_kernels, sum_of_each_query},
+     {Functions<float>(), wgmma<bf16>, wgmma<fp16>}},
     {AttentionProvider::cudnn,
      has_cudnn,
      cudnn_problem,

@@ -22,10 +22,11 @@ enum class AttentionProvider {
   flash,        ///< the Kokkos kernels of flash_attention.hpp, which every build has
   tensor_cores, ///< those of kernels/cuda/tensor_attention.hpp, of values of 16 bits on CUDA devices
   cudnn,        ///< NVIDIA's library, kernels/cuda/cudnn_attention.hpp, of values of 16 bits on CUDA devices
+  wgmma,        ///< those of kernels/cuda/wgmma_attention.hpp, on devices of compute capability 9.0
 };
 
 /// In the order of the enumerators.
-inline constexpr std::array<std::string_view, 3> attention_provider_names{"flash", "tensor_cores", "cudnn"};
+inline constexpr std::array<std::string_view, 4> attention_provider_names{"flash", "tensor_cores", "cudnn", "wgmma"};
 
 constexpr std::string_view to_string(AttentionProvider provider) {
   return attention_provider_names[static_cast<std::size_t>(provider)];
