@@ -55,65 +55,56 @@ private:
 };
 
 /// The lanes of one thread of a team.
-class LanesOfThread {
-public:
+struct ByThread {
   static constexpr int count = 32;
+  static KOKKOS_FORCEINLINE_FUNCTION auto range(Team const& team) {
+    return Kokkos::ThreadVectorRange(team, int{count});
+  }
+  static KOKKOS_FORCEINLINE_FUNCTION auto one(Team const& team) { return Kokkos::PerThread(team); }
+};
 
-  KOKKOS_FUNCTION explicit LanesOfThread(Team const& team) : m_team(team) {
-    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, int{count}), [&](int lane) { m_own = lane; });
+/// All lanes of a team that has so many.
+template <int lanes>
+struct ByTeam {
+  static constexpr int count = lanes;
+  static KOKKOS_FORCEINLINE_FUNCTION auto range(Team const& team) { return Kokkos::TeamVectorRange(team, int{count}); }
+  static KOKKOS_FORCEINLINE_FUNCTION auto one(Team const& team) { return Kokkos::PerTeam(team); }
+};
+
+/// The lanes that hold a row together. \tparam Which  ByThread or ByTeam
+template <class Which>
+class TeamLanes {
+public:
+  static constexpr int count = Which::count;
+
+  KOKKOS_FUNCTION explicit TeamLanes(Team const& team) : m_team(team) {
+    Kokkos::parallel_for(Which::range(team), [&](int lane) { m_own = lane; });
   }
   /// Of this lane: lanes are threads of the device.
   KOKKOS_FUNCTION int own() const { return m_own; }
   KOKKOS_FUNCTION double sum(float part) const {
     double total = 0;
-    Kokkos::parallel_reduce(
-        Kokkos::ThreadVectorRange(m_team, int{count}), [&](int, double& all) { all += static_cast<double>(part); },
-        total);
-    return total;
-  }
-  template <class Body>
-  KOKKOS_FUNCTION void once(Body const& body) const {
-    Kokkos::single(Kokkos::PerThread(m_team), body);
-  }
-
-private:
-  Team const& m_team;
-  int m_own = 0;
-};
-
-/// A whole team of `count` lanes.
-template <int of_team>
-class LanesOfTeam {
-public:
-  static constexpr int count = of_team;
-
-  KOKKOS_FUNCTION explicit LanesOfTeam(Team const& team) : m_team(team) {
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, int{count}), [&](int lane) { m_own = lane; });
-  }
-  KOKKOS_FUNCTION int own() const { return m_own; }
-  KOKKOS_FUNCTION double sum(float part) const {
-    double total = 0;
-    Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(m_team, int{count}), [&](int, double& all) { all += static_cast<double>(part); },
-        total);
+    Kokkos::parallel_reduce(Which::range(m_team), [&](int, double& all) { all += static_cast<double>(part); }, total);
     return total;
   }
   KOKKOS_FUNCTION float maximum(float own) const {
     float most = own;
     Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(m_team, int{count}), [&](int, float& all) { all = own > all ? own : all; },
-        Kokkos::Max<float>(most));
+        Which::range(m_team), [&](int, float& all) { all = own > all ? own : all; }, Kokkos::Max<float>(most));
     return most;
   }
   template <class Body>
   KOKKOS_FUNCTION void once(Body const& body) const {
-    Kokkos::single(Kokkos::PerTeam(m_team), body);
+    Kokkos::single(Which::one(m_team), body);
   }
 
 private:
   Team const& m_team;
   int m_own = 0;
 };
+using LanesOfThread = TeamLanes<ByThread>;
+template <int lanes>
+using LanesOfTeam = TeamLanes<ByTeam<lanes>>;
 
 /// A row of T: lane l holds the chunks l, l + lanes, ...: at most `chunks` of them.
 template <class T, int chunks, class Lanes>
