@@ -41,6 +41,7 @@ struct EstimateOptions {
   std::optional<std::int64_t> micro_batches;  ///< with a lecture: of a step
   std::string machine_file;                   ///< of a lecture or a step's time; empty: figures are assumed, or no time
   std::int64_t nodes = 1;                     ///< with a deck: number of nodes; ranks sit on them in blocks
+  std::vector<double> peaks;                  ///< with a deck: TFLOP/s and GB/s; empty: kernels are not listed
   std::string json_file;                      ///< with a deck; empty: none
   std::string sweep;                          ///< with a deck: "ranks=8..65536"; empty: none
   bool strong = false;                        ///< of a sweep: the batch stays

@@ -6,6 +6,7 @@
 #include "core/atomic_file.hpp"
 #include "core/plural.hpp"
 #include "lectures/lecture_models.hpp"
+#include "report/bounds_table.hpp"
 #include "report/machine_source.hpp"
 #include "report/output.hpp"
 #include "report/timeline_text.hpp"
@@ -252,6 +253,13 @@ void print_traffic_and_work(ResolvedRun const& run, RunPlan& busiest) {
   print_work(busiest);
 }
 
+void print_bounds(EstimateOptions const& options, ResolvedRun const& run, RunPlan const& busiest) {
+  if (options.peaks.empty()) return;
+  ComputeRates const one{1e12 * options.peaks[0], 1e9 * options.peaks[1]};
+  fmt::print("{}",
+             bounds_text(bounded_kernels(run, busiest, one), one, run.config.batch.global * busiest.shape.sequence));
+}
+
 void require_options_of_a_deck(EstimateOptions const& options) {
   TRAINSTONE_REQUIRE_INPUT(!options.common.deck.path.empty(), "estimate needs a DECK, or --lecture {}",
                            lecture_names("|"));
@@ -281,6 +289,9 @@ void print_heading(Deck const& deck, ResolvedRun const& all, ResolvedRun const& 
 
 int estimate(EstimateOptions const& options) {
   if (!options.json_file.empty()) require_writable(options.json_file);
+  TRAINSTONE_REQUIRE_INPUT(options.peaks.empty() ||
+                               (options.lecture.empty() && options.sweep.empty() && !options.advise),
+                           "--peaks lists the kernels of a deck: it does not go with --lecture, --sweep or --advise");
   if (!options.lecture.empty()) return estimate_lecture(options);
   require_options_of_a_deck(options);
   if (!options.sweep.empty()) return estimate_sweep(options);
@@ -305,6 +316,7 @@ int estimate(EstimateOptions const& options) {
   fmt::print("{}", stages_table(run));
   print_traffic_and_work(run, plans.busiest);
   std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, run.topology);
+  print_bounds(options, run, plans.busiest);
   std::uint64_t const needed = plan.kernel_memory();
   auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),

@@ -153,6 +153,11 @@ void describe_estimate(CLI::App& app, CommandLine& line) {
                        "peaks.json of calibrate: predict the time of a step, or price the collectives of the lecture");
   estimate->add_option("--nodes", line.estimate.nodes, "number of nodes; ranks sit on them in blocks; default 1")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+  estimate
+      ->add_option("--peaks", line.estimate.peaks,
+                   "TFLOP/s of products and GB/s of memory: list the least time of every kernel of a step")
+      ->expected(2)
+      ->check(CLI::PositiveNumber);
   estimate->add_option("--json", line.estimate.json_file, "write the estimate, sweep or advice to this file");
   describe_sweep_and_advice(*estimate, line.estimate);
 }

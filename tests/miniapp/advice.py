@@ -225,6 +225,9 @@ class Refusals(RefusalTest):
             "sweep backwards": (start("estimate", deck, "--sweep", "ranks=8..4"), ["ranks=8..4", "ranks=FIRST..LAST"]),
             "sweep and ranks": (start("estimate", deck, "--sweep", "ranks=1..4", "--ranks", 2), ["--ranks"]),
             "sweep and advice": (start("estimate", deck, "--sweep", "ranks=1..4", "--advise"), ["--advise", "--sweep"]),
+            "one peak": (start("estimate", deck, "--peaks", 790), ["--peaks", "2"]),
+            "a peak of nothing": (start("estimate", deck, "--peaks", 790, 0), ["--peaks"]),
+            "peaks and sweep": (start("estimate", deck, "--sweep", "ranks=1..4", "--peaks", 790, 4260), ["--peaks", "--sweep"]),
             "strong without sweep": (start("estimate", deck, "--strong"), ["--strong", "--sweep"]),
         }
         self.check_all((claim, *case) for claim, case in cases.items())

@@ -1,5 +1,6 @@
 #include "parallel/program/computed_work.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -27,10 +28,8 @@ std::optional<PartPass> part_pass(Instruction const& one, ShardPlan const& plan,
   }
 }
 
-} // namespace
-
-ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const& plan, GptConfig const& model,
-                           MicroBatchShape shape, GemmChoice const& gemm, bool trains) {
+/// How often each pass is computed.
+std::map<PartPass, std::uint64_t> passes_of(std::vector<Segment> const& segments, ShardPlan const& plan, bool trains) {
   std::map<PartPass, std::uint64_t> counts;
   auto const count = [&](Instruction const& one, std::uint64_t times) {
     if (std::optional<PartPass> const pass = part_pass(one, plan, trains)) counts[*pass] += times;
@@ -40,10 +39,22 @@ ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const
       count(instruction, 1);
       if (segment.times > 1) count(later(instruction, 1), static_cast<std::uint64_t>(segment.times - 1));
     }
-  ModelStorage const storage{plan.layout.types.parameters, plan.reductions.storage};
+  return counts;
+}
+
+std::vector<KernelUse> kernels_of(PartPass const& pass, ShardPlan const& plan, GptConfig const& model,
+                                  MicroBatchShape shape) {
+  return part_kernels(pass, model, shape, plan.parts.options(),
+                      ModelStorage{plan.layout.types.parameters, plan.reductions.storage});
+}
+
+} // namespace
+
+ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const& plan, GptConfig const& model,
+                           MicroBatchShape shape, GemmChoice const& gemm, bool trains) {
   ComputedWork work;
-  for (auto const& [pass, times] : counts) {
-    std::vector<KernelUse> const kernels = part_kernels(pass, model, shape, plan.parts.options(), storage);
+  for (auto const& [pass, times] : passes_of(segments, plan, trains)) {
+    std::vector<KernelUse> const kernels = kernels_of(pass, plan, model, shape);
     ModelFlops const flops = flops_of(kernels);
     work.flops.gemm += times * flops.gemm;
     work.flops.attention += times * flops.attention;
@@ -55,6 +66,24 @@ ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const
     work.launches += times * (launches_of(kernels, gemm) + (pass.pass == Pass::loss ? 1 : 0));
   }
   return work;
+}
+
+std::vector<ComputedKernel> computed_kernels(std::vector<Segment> const& segments, ShardPlan const& plan,
+                                             GptConfig const& model, MicroBatchShape shape, GemmChoice const& gemm,
+                                             bool trains) {
+  std::vector<ComputedKernel> kernels;
+  for (auto const& [pass, times] : passes_of(segments, plan, trains))
+    for (KernelUse const& use : kernels_of(pass, plan, model, shape))
+      for (KernelUse const& started : started_kernels(use, gemm)) {
+        auto kernel = std::ranges::find(kernels, started.name, &ComputedKernel::name);
+        if (kernel == kernels.end())
+          kernel = kernels.insert(kernel, {.name = started.name, .phase = started.work.phase});
+        std::uint64_t const launches = times * static_cast<std::uint64_t>(started.count);
+        kernel->launches += launches;
+        kernel->work.flops += launches * started.work.flops;
+        kernel->work.bytes += launches * started.work.bytes;
+      }
+  return kernels;
 }
 
 } // namespace trainstone

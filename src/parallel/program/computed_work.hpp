@@ -8,6 +8,7 @@
 #include "parallel/program/instruction.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace trainstone {
@@ -22,5 +23,19 @@ struct ComputedWork {
 /// Complexity: O(instructions).
 ComputedWork computed_work(std::vector<Segment> const& segments, ShardPlan const& plan, GptConfig const& model,
                            MicroBatchShape shape, GemmChoice const& gemm, bool trains);
+
+/// All launches of one kernel, or of one product of the model.
+struct ComputedKernel {
+  std::string name; ///< of a product "qkv forward", else the kernel's label behind "trainstone::"
+  Phase phase = Phase::other;
+  std::uint64_t launches = 0;
+  PhaseWork work = {};
+};
+
+/// The kernels of computed_work(), in the order of parts and passes. The one that adds up losses is not among them.
+/// Complexity: O(instructions).
+std::vector<ComputedKernel> computed_kernels(std::vector<Segment> const& segments, ShardPlan const& plan,
+                                             GptConfig const& model, MicroBatchShape shape, GemmChoice const& gemm,
+                                             bool trains);
 
 } // namespace trainstone
