@@ -57,6 +57,13 @@ Problem gemm_problem(RunConfig const& config) {
                                  "\"ordered\" takes \"auto\" or a provider by name");
 }
 
+Problem graphs_problem(RunConfig const& config) {
+  if (!config.kernels.graphs || config.model_options.dropout == 0) return std::nullopt;
+  return problem("kernels.graphs",
+                 "kernels.graphs = true starts kernels again that have the arguments of an earlier step, "
+                 "and with model.dropout every step has other masks: leave out one of the two");
+}
+
 Problem validation_problem(RunConfig const& config) {
   DataConfig const& data = config.data;
   if (!data.validation_files.empty() && data.validation_fraction > 0) {
@@ -258,6 +265,7 @@ std::optional<ConfigProblem> find_problem(RunConfig const& config) {
   if (Problem found = find_pace_problem(config.faults)) return found;
   if (Problem found = find_grid_problem(config.parallel)) return found;
   if (Problem found = gemm_problem(config)) return found;
+  if (Problem found = graphs_problem(config)) return found;
   if (Problem found = precision_problem(config)) return found;
   if (Problem found = recompute_problem(config)) return found;
   if (Problem found = unit_problem(config)) return found;

@@ -97,6 +97,9 @@ std::vector<Key> kernel_and_bench_keys() {
           "64, 80, 96 or 128 channels; cudnn: NVIDIA's library where it is built in, 16 bits, heads of 8, 16, .. 128 "
           "channels, without dropout; wgmma: as tensor_cores, on GPUs of compute capability 9.0 alone; cudnn and wgmma "
           "are never taken by auto"),
+      key("kernels.graphs", &RunConfig::kernels, &KernelConfig::graphs,
+          "start the kernels between two waits by one call, from the second step on: CUDA graphs, for small models; on "
+          "hosts without use; not with model.dropout; the bits stay"),
       number("bench.warmup_steps", &RunConfig::bench, &BenchConfig::warmup_steps, "steps", up_to(trillion),
              "steps that are trained but not measured"),
       number("bench.window", &RunConfig::bench, &BenchConfig::window, "steps", up_to(trillion),

@@ -47,22 +47,62 @@ void Trainer::paced(Instruction const& instruction, Body const& body) {
 void Trainer::play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch) {
   BetweenLaunches::Scoped const driven = m_engine.drive_between_launches();
   m_pace.begin(played.step);
+  bool const repeats = repeats_runs(played);
   for (Segment const& segment : segments)
     for (Index time = first_micro_batch; time < first_micro_batch + segment.times; ++time)
-      for (Instruction const& one : segment.instructions) {
-        Instruction const instruction = later(one, time);
+      for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
+        if (repeats && computes(segment.instructions[i].act)) {
+          i = play_run(segment.instructions, i, time, played);
+          continue;
+        }
+        Instruction const instruction = later(segment.instructions[i], time);
         Span const span(Lane::compute, [&] { return to_string(instruction, m_plan->parallel); });
         timed(instruction, [&] { paced(instruction, [&] { play(instruction, played); }); });
       }
 }
 
+/// Whether instructions that repeat may be computed by graphs: nobody looks at one of them alone.
+bool Trainer::repeats_runs(PlayedStep const& played) const {
+  return m_config->kernels.graphs && !m_instruction_listener && !played.after_forward && !played.after_loss &&
+         m_config->faults.nan_step == 0 && !m_config->faults.has_pace() && may_start_graphs();
+}
+
+/// Computes the instructions from `first` on that follow one another. \return the last one's place
+std::size_t Trainer::play_run(std::vector<Instruction> const& instructions, std::size_t first, Index time,
+                              PlayedStep& played) {
+  ComputedRun run{{}, played.mode, played.held_out};
+  std::size_t end = first;
+  for (; end < instructions.size() && computes(instructions[end].act); ++end) {
+    Instruction const one = later(instructions[end], time);
+    note_begin(one, played);
+    run.steps.push_back({one, m_loaded[static_cast<std::size_t>(one.micro_batch)]});
+    note_end(one, played);
+  }
+  Span const span(Lane::compute, [&] {
+    return fmt::format("{} to {}", to_string(run.steps.front().instruction, m_plan->parallel),
+                       to_string(run.steps.back().instruction, m_plan->parallel));
+  });
+  m_runs.play(m_exec, std::move(run), [this](ComputedRun const& all) {
+    for (ComputedRun::Step const& step : all.steps) {
+      compute(step.instruction, step.batch, all.mode, all.held_out);
+      add_up_rows(step.instruction, all.held_out);
+    }
+  });
+  return end - 1;
+}
+
 void Trainer::play(Instruction const& instruction, PlayedStep& played) {
   switch (instruction.act) {
   case Act::load: return load(played, instruction.micro_batch);
-  case Act::forward: return forward(instruction, played);
-  case Act::recompute: return recompute(instruction);
-  case Act::loss: return loss(instruction, played);
-  case Act::backward: return backward(instruction, played);
+  case Act::forward:
+  case Act::recompute:
+  case Act::loss:
+  case Act::backward:
+    note_begin(instruction, played);
+    compute(instruction, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], played.mode, played.held_out);
+    look_at_output(instruction, played);
+    add_up_rows(instruction, played.held_out);
+    return note_end(instruction, played);
   case Act::agree: return agree(played);
   case Act::norm: played.norm = m_engine.gradient_norm(); return;
   case Act::update:
@@ -83,15 +123,13 @@ void Trainer::load(PlayedStep const& played, Index micro_batch) {
   BatchSource const& source = *played.source;
   MicroBatch& batch = m_loaded[static_cast<std::size_t>(micro_batch)];
   batch = m_loader.load(m_exec, m_scatter ? m_scatter->source(source, micro_batch) : source, played.batch,
-                        number_of(played, micro_batch), micro_batch, model_of(played).shape().rows());
+                        number_of(played, micro_batch), micro_batch, model_of(played.held_out).shape().rows());
   if (played.mode == LossMode::evaluation) return;
   batch.gradient_scale = played.gradient_scale ? *played.gradient_scale : gradient_scale(played.step);
-  if (played.step > 0) batch.dropout = dropout(played, micro_batch);
+  if (played.step > 0 && m_config->model_options.dropout > 0) batch.dropout = dropout(played, micro_batch);
 }
 
-Gpt& Trainer::model_of(PlayedStep const& played) {
-  return played.held_out && m_held_out_model ? *m_held_out_model : m_model;
-}
+Gpt& Trainer::model_of(bool held_out) { return held_out && m_held_out_model ? *m_held_out_model : m_model; }
 
 /// Of this rank.
 Index Trainer::micro_batches_of(PlayedStep const& played) const {
@@ -122,52 +160,67 @@ Dropout Trainer::dropout(PlayedStep const& played, Index micro_batch) const {
           .first_sample = static_cast<std::uint64_t>(first)};
 }
 
-void Trainer::forward(Instruction const& instruction, PlayedStep const& played) {
-  if (played.mode == LossMode::training) m_slots.begin(instruction); // evaluations keep nothing
-  Part const part = m_plan->parallel.parts[instruction.subject];
-  Gpt& model = model_of(played);
-  model.forward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
-                piece_of(instruction), instruction.buffers);
-  if (!ends_pass(instruction, m_plan->parallel.parts)) return;
-  StoredMatrix const output = model.output(part, instruction.buffers);
-  m_faults.after_forward(m_exec, part, played.step, output);
-  if (played.after_forward) played.after_forward(part, output);
+/// Starts the kernels of an instruction, which depend on these arguments alone.
+void Trainer::compute(Instruction const& instruction, MicroBatch const& batch, LossMode mode, bool held_out) {
+  PartTable const& parts = m_plan->parallel.parts;
+  Gpt& model = model_of(held_out);
+  if (instruction.act == Act::loss) return loss(instruction, batch, mode, model);
+  if (instruction.act == Act::backward) return backward(instruction, batch);
+  ConstStoredVector const parameters = m_engine.parameters(parts.unit(instruction.subject), instruction.slot);
+  Part const part = parts[instruction.subject];
+  if (instruction.act == Act::forward)
+    model.forward(m_exec, part, batch, parameters, piece_of(instruction), instruction.buffers);
+  else
+    m_model.recompute(m_exec, part, batch, parameters, piece_of(instruction), instruction.buffers);
 }
 
-void Trainer::recompute(Instruction const& instruction) {
-  Part const part = m_plan->parallel.parts[instruction.subject];
-  m_model.recompute(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)],
-                    m_engine.parameters(m_plan->parallel.parts.unit(instruction.subject), instruction.slot),
-                    piece_of(instruction), instruction.buffers);
-}
-
-void Trainer::loss(Instruction const& instruction, PlayedStep const& played) {
-  MicroBatch const& batch = m_loaded[static_cast<std::size_t>(instruction.micro_batch)];
+void Trainer::loss(Instruction const& instruction, MicroBatch const& batch, LossMode mode, Gpt& model) {
   PartTable const& parts = m_plan->parallel.parts;
   ConstStoredVector parameters;
   if (parts.options().splits_loss()) parameters = m_engine.parameters(parts.unit(parts.size() - 1), instruction.slot);
-  Gpt& model = model_of(played);
-  model.loss(m_exec, batch, played.mode, parameters, piece_of(instruction), instruction.buffers);
-  if (played.after_loss && ends_chunk(instruction, parts)) {
-    Index const rows = model.shape().rows() / parts.options().loss_chunks,
-                begin = chunk_of(instruction, parts).value_or(0) * rows;
-    played.after_loss(instruction.micro_batch, {begin, begin + rows});
-  }
-  if (!ends_pass(instruction, parts)) return;
-  sum(m_exec, model.losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
+  model.loss(m_exec, batch, mode, parameters, piece_of(instruction), instruction.buffers);
 }
 
-void Trainer::backward(Instruction const& instruction, PlayedStep& played) {
+void Trainer::backward(Instruction const& instruction, MicroBatch const& batch) {
   Part const part = m_plan->parallel.parts[instruction.subject];
   Index const unit = m_plan->parallel.parts.unit(instruction.subject);
   bool const begins = m_plan->parallel.parts.begins(instruction.subject) && begins_pass(instruction);
   bool const reads = part.kind != PartKind::embed;
   ConstStoredVector const parameters =
       reads ? m_engine.parameters(unit, instruction.slot) : m_engine.parameters(unit, 0).part(0, 0);
-  m_model.backward(m_exec, part, m_loaded[static_cast<std::size_t>(instruction.micro_batch)], parameters,
-                   m_engine.gradient_target(unit, instruction.micro_batch, begins), piece_of(instruction),
-                   instruction.buffers);
+  m_model.backward(m_exec, part, batch, parameters, m_engine.gradient_target(unit, instruction.micro_batch, begins),
+                   piece_of(instruction), instruction.buffers);
+}
+
+/// The losses of a micro-batch, when all its rows have theirs.
+void Trainer::add_up_rows(Instruction const& instruction, bool held_out) {
+  if (instruction.act != Act::loss || !ends_pass(instruction, m_plan->parallel.parts)) return;
+  sum(m_exec, model_of(held_out).losses(), Vector<double>(m_loss_sums.data() + instruction.micro_batch, 1));
+}
+
+void Trainer::note_begin(Instruction const& instruction, PlayedStep const& played) {
+  bool const keeps = instruction.act == Act::forward && played.mode == LossMode::training; // evaluations keep nothing
+  if (keeps) m_slots.begin(instruction);
+}
+
+/// Lets those who asked for it look at what has been computed, and change it.
+void Trainer::look_at_output(Instruction const& instruction, PlayedStep const& played) {
+  PartTable const& parts = m_plan->parallel.parts;
+  if (instruction.act == Act::forward && ends_pass(instruction, parts)) {
+    Part const part = parts[instruction.subject];
+    StoredMatrix const output = model_of(played.held_out).output(part, instruction.buffers);
+    m_faults.after_forward(m_exec, part, played.step, output);
+    if (played.after_forward) played.after_forward(part, output);
+  }
+  if (instruction.act == Act::loss && played.after_loss && ends_chunk(instruction, parts)) {
+    Index const rows = model_of(played.held_out).shape().rows() / parts.options().loss_chunks,
+                begin = chunk_of(instruction, parts).value_or(0) * rows;
+    played.after_loss(instruction.micro_batch, {begin, begin + rows});
+  }
+}
+
+void Trainer::note_end(Instruction const& instruction, PlayedStep& played) {
+  if (instruction.act != Act::backward) return;
   m_slots.end(instruction);
   if (instruction.subject == 0 && instruction.micro_batch + 1 == m_plan->accumulation) played.backward_ends = true;
 }

@@ -15,6 +15,7 @@
 #include "train/pace.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/played_step.hpp"
+#include "train/repeated_runs.hpp"
 #include "train/slot_use.hpp"
 #include "train/stage_clock.hpp"
 #include "train/step_faults.hpp"
@@ -150,6 +151,8 @@ private:
   // step_runner.cpp: how a program is played
   void play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch = 0);
   void play(Instruction const& instruction, PlayedStep& played);
+  bool repeats_runs(PlayedStep const& played) const;
+  std::size_t play_run(std::vector<Instruction> const& instructions, std::size_t first, Index time, PlayedStep& played);
   template <class Body>
   void timed(Instruction const& instruction, Body const& body);
   template <class Body>
@@ -157,13 +160,16 @@ private:
   void load(PlayedStep const& played, Index micro_batch);
   Index number_of(PlayedStep const& played, Index micro_batch) const;
   Index micro_batches_of(PlayedStep const& played) const;
-  Gpt& model_of(PlayedStep const& played);
+  Gpt& model_of(bool held_out);
   float gradient_scale(std::int64_t step) const;
   Dropout dropout(PlayedStep const& played, Index micro_batch) const;
-  void forward(Instruction const& instruction, PlayedStep const& played);
-  void recompute(Instruction const& instruction);
-  void loss(Instruction const& instruction, PlayedStep const& played);
-  void backward(Instruction const& instruction, PlayedStep& played);
+  void compute(Instruction const& instruction, MicroBatch const& batch, LossMode mode, bool held_out);
+  void loss(Instruction const& instruction, MicroBatch const& batch, LossMode mode, Gpt& model);
+  void backward(Instruction const& instruction, MicroBatch const& batch);
+  void add_up_rows(Instruction const& instruction, bool held_out);
+  void note_begin(Instruction const& instruction, PlayedStep const& played);
+  void look_at_output(Instruction const& instruction, PlayedStep const& played);
+  void note_end(Instruction const& instruction, PlayedStep& played);
   void wait(Instruction const& instruction, PlayedStep& played);
   void wait_for_backward(PlayedStep& played);
   void agree(PlayedStep& played);
@@ -199,6 +205,7 @@ private:
   InstructionListener m_instruction_listener;
   StageClock* m_stage_clock = nullptr;
   SlotUse m_slots;
+  RepeatedRuns m_runs;
 };
 
 } // namespace trainstone

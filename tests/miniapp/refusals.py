@@ -73,6 +73,8 @@ class Decks(RefusalTest):
             "masks of no dropout": with_changes({"model.dropout_masks": '"stored"'},
                                                 "not read with model.dropout = 0, only with model.dropout above 0: leave it out",
                                                 at="model.dropout_masks"),
+            "graphs of kernels with masks of their own": with_changes(
+                {"kernels.graphs": "true", "model.dropout": 0.1}, "model.dropout", at="kernels.graphs"),
             "who computes attention that keeps probabilities": with_changes(
                 {"kernels.attention": '"flash"'}, 'only with model.attention = "flash": leave it out', at="kernels.attention"),
             "attention on tensor cores in fp32 and heads of 4 channels": with_changes(

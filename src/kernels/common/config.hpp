@@ -19,6 +19,7 @@ inline constexpr std::string_view gemm_measured = "measured";
 struct KernelConfig {
   std::string gemm = "auto";
   std::string attention = "auto"; ///< or one of attention_provider_names (kernels/attention/attention_provider.hpp)
+  bool graphs = false;            ///< kernels of a step that repeats are started by one call (core/kernel_graph.hpp)
 };
 
 } // namespace trainstone

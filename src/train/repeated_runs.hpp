@@ -1,0 +1,49 @@
+#pragma once
+
+// Instructions that repeat. Consecutive instructions that only start kernels are a run of them. If a run comes again
+// with all that its kernels depend on, its kernels are started by one call. Owns the graphs of the runs. Does not know
+// how an instruction is computed.
+
+#include "core/kernel_graph.hpp"
+#include "model/gpt.hpp"
+#include "parallel/program/instruction.hpp"
+
+#include <functional>
+#include <list>
+#include <optional>
+#include <vector>
+
+namespace trainstone {
+
+/// All that the kernels of a run depend on, beside what memory holds.
+struct ComputedRun {
+  struct Step {
+    Instruction instruction;
+    MicroBatch batch;
+  };
+  std::vector<Step> steps;
+  LossMode mode = LossMode::training;
+  bool held_out = false;
+
+  bool operator==(ComputedRun const& other) const;
+};
+
+class RepeatedRuns {
+public:
+  using Compute = std::function<void(ComputedRun const&)>;
+  /// Runs that are remembered: each has a graph on the device. The one that was used longest ago is forgotten.
+  static constexpr std::size_t most = 64;
+
+  /// Starts the kernels of a run on `exec`: the first time by compute(run), so that libraries allocate what they need;
+  /// the second time they are recorded.
+  void play(ExecutionSpace const& exec, ComputedRun run, Compute const& compute);
+
+private:
+  struct Known {
+    ComputedRun run;
+    std::optional<KernelGraph> graph = {};
+  };
+  std::list<Known> m_known; ///< the latest first
+};
+
+} // namespace trainstone
