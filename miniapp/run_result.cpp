@@ -238,6 +238,9 @@ Result describe_run(PreparedRun const& run, RankContext const& context) {
   result.topology.devices_per_node = run.devices_per_node;
   result.topology.places = run.places;
   result.topology.library_threads_per_rank = library_threads(run.plan->gemm);
+  for (GemmProvider const provider : run.plan->gemm.providers())
+    result.providers.gemm.emplace_back(to_string(provider));
+  result.providers.attention = describe_attention(run.config().model_options);
   result.chosen = run.chosen;
   result.peaks = run.peaks;
   result.predicted = predicted_amounts(*run.plan);

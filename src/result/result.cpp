@@ -214,6 +214,7 @@ void add_provenance(Json& json, Result const& result) {
                       {"emulated_network", network_json(result.topology.network)}};
   json["topology"]["rank_map"] = places_json(result.topology.places);
   if (result.topology.devices_per_node > 0) json["topology"]["devices_per_node"] = result.topology.devices_per_node;
+  json["providers"] = {{"gemm", result.providers.gemm}, {"attention", result.providers.attention}};
 }
 
 /// By key.

@@ -66,6 +66,12 @@ struct TopologyInfo {
   std::int64_t busy_threads_per_rank() const { return std::max(threads_per_rank, library_threads_per_rank); }
 };
 
+/// Who computed.
+struct ProviderInfo {
+  std::vector<std::string> gemm; ///< all providers that products had, the usual one first
+  std::string attention;         ///< describe_attention()
+};
+
 /// Rates measured in the same run; NaN if they were not measured.
 struct PeakInfo {
   double gemm_flops_per_second = std::numeric_limits<double>::quiet_NaN();
@@ -124,6 +130,7 @@ struct Result {
   CodeInfo code;
   MachineInfo machine;
   TopologyInfo topology;
+  ProviderInfo providers;
   std::vector<ChosenAlgorithm> chosen; ///< one for every key that was measured
   PeakInfo peaks;
   WorkAmounts predicted;

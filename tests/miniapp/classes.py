@@ -142,6 +142,8 @@ class LibraryThreads(unittest.TestCase):
         self.assertIn(f"\nnote: class custom, not tiny: {sharing}\n", library.out, library)
         self.assertIn(sharing, library.result["class_departures"])
         self.assertIsNone(library.result["peaks"]["gemm_flops_per_second"])
+        self.assertEqual(library.result["providers"], {"gemm": ["onednn"], "attention": "materialized"})
+        self.assertEqual(plain.result["providers"]["gemm"], ["kokkos"])
         self.assertEqual(library.result["topology"]["threads_per_rank"], 1)
         self.assertEqual(library.result["topology"]["library_threads_per_rank"], 2)
         # the plain product has the kernels' one thread, whatever libraries may use

@@ -53,7 +53,8 @@ class ResultSchema(unittest.TestCase):
         deck, kept = Deck(), settings("checkpoint.dir=kept")
         recorded = run("run", deck.path, "--record-golden", *kept, ranks=2)
         sixteen_bits = ("precision.recipe=mixed16", "precision.storage=fp16", "precision.loss_scale=dynamic",
-                        "precision.initial_loss_scale=1024", "faults.overflow.step=5", "comm.allreduce=measured")
+                        "precision.initial_loss_scale=1024", "faults.overflow.step=5", "comm.allreduce=measured",
+                        "model.attention=flash", "kernels.attention=flash")
         futures = {
             "VALID": start("run", deck.path, *settings("bench.kernels=true", "parallel.strategy=naive"), ranks=2),
             "EMULATED": start("run", deck.path, *settings(*sixteen_bits, "comm.emulated_network.latency=1 us"), ranks=2),
@@ -102,6 +103,8 @@ class ResultSchema(unittest.TestCase):
         self.assertIsNone(self.results["complete"]["window"])
         self.assertTrue(any(self.results["EMULATED"]["samples"]["skipped"]))
         self.assertEqual(list(self.results["EMULATED"]["chosen"]), ["comm.allreduce"])
+        self.assertEqual({name: result["providers"]["attention"] for name, result in self.results.items()},
+                         {name: "flash" if name == "EMULATED" else "materialized" for name in self.results})
 
     def test_workers_that_do_not_wait_have_a_record(self):
         result = self.servers.result

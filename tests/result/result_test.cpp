@@ -34,6 +34,7 @@ Result result(Outcome outcome) {
   run.parameters = resolved_parameters(deck, 2);
   run.code = {"0.1.0", "1a2b3c4d", false, describe_compiler(), "4.5.1 Serial"};
   run.machine = describe_machine();
+  run.providers = {{"onednn", "kokkos"}, "flash"};
   run.machine.cores = 2;
   run.predicted = {{{"parameters", 100}, {"data", 11}}, 64, 3, 1000};
   run.counted = run.predicted;
@@ -110,6 +111,7 @@ TEST_CASE("the result file holds status, deck, machine and measurements", "[resu
   CHECK(json["kind"] == "run");
   CHECK(json["status"] == "VALID");
   CHECK(json["machine"]["device"].is_null());
+  CHECK(json["providers"] == Json{{"gemm", {"onednn", "kokkos"}}, {"attention", "flash"}});
   CHECK(json["exit_code"] == 0);
   CHECK_THAT(json["time"].get<std::string>(), Matches("20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z"));
   CHECK(json["params"]["batch.micro"] == Json{{"value", 2}, {"unit", "samples"}, {"origin", "deck:12"}});
