@@ -138,6 +138,12 @@ def capability(device):
     return torch.cuda.get_device_name() if device == "cuda" else torch.backends.cpu.get_cpu_capability()
 
 
+def give_back(device):
+    """What steps alone need of a GPU's memory: the other program has its turn."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+
+
 def show(steps, **more):
     seconds, losses = zip(*steps)
     print(json.dumps({"seconds": seconds, "losses": losses, **more}), flush=True)
@@ -149,12 +155,15 @@ def main():
     torch.manual_seed(config["seed"])
     training = Training(config)
     steps = warm_up(training, config["warm_up_seconds"])
+    give_back(config["device"])
     show(steps, torch=torch.__version__, parameters=training.parameters(), capability=capability(config["device"]))
     for line in sys.stdin:
         untimed, timed = map(int, line.split())
         for _ in range(untimed):
             training.step()
-        show([training.step() for _ in range(timed)])
+        steps = [training.step() for _ in range(timed)]
+        give_back(config["device"])
+        show(steps)
 
 
 main()

@@ -27,6 +27,7 @@ values = {{"model.layers": 2, "model.heads": 4, "model.channels": 128, "model.co
           "optimizer.eps": 1e-8, "optimizer.weight_decay": 0.1, "optimizer.decay": "matrices", "optimizer.clip": 1.0,
           **json.loads(os.environ.get("VALUES", "{{}}"))}}
 overrides = dict(word.split("=", 1) for option, word in zip(sys.argv, sys.argv[1:]) if option == "--set")
+values.update({{key: int(value) for key, value in overrides.items() if key in ("batch.global", "data.sequence")}})
 if sys.argv[1] == "estimate":
     params = {{key: {{"value": value, "origin": "default"}} for key, value in values.items()}}
     pathlib.Path(after("--json")).write_text(json.dumps({{"params": params, "model_parameters": {PARAMETERS}}}))

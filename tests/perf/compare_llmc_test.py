@@ -38,6 +38,22 @@ for step in range(41):
         time.sleep(3600)
     print(f"step {{step}}: train loss {{(losses + [6.0] * 41)[step]}} (took {{900.0 if step == 0 else 200.0}} ms)")
 """
+# its trainer for CUDA, whose shape and number of steps are options
+ON_CUDA = f"""#!{sys.executable}
+import json, os, pathlib, sys
+sys.stdout = open(1, "w", buffering=1)
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+assert pathlib.Path(options["-e"]).read_text() == "a model" and options["-s"] == "0" and options["-c"] == "0"
+sizes = [len(pathlib.Path(options[name]).read_bytes()) for name in ("-i", "-j")]
+with open(os.environ["LOG"], "a") as file:
+    print("T", *(options[name] for name in ("-b", "-t", "-x", "-l", "-k")), *sizes, file=file)
+print("val loss 6.240000")
+for step in range(int(options["-x"])):
+    loss = ({LOSSES} + [6.0] * 41)[step]
+    print(f"step {{step + 1:4d}}/{{options['-x']}} | loss {{loss:7.6f}} (+nanz)| norm 1.5000 (+nanz)| lr 1.00e-04 | "
+          f"{{900.0 if step == 0 else 50.0:.2f}} ms | 45.1% bf16 MFU | 593000 tok/s")
+print("total average iteration time: 50.0 ms")
+"""
 
 
 class Compared(Comparing):
@@ -65,6 +81,24 @@ class Compared(Comparing):
                          {("4", "a", "model", "33794", "33794")})  # 1024 + 2 (64 x 4 x 64 + 1) bytes
         self.assertTrue(all(words[2] == "4" for words in self.log() if words[0] == "O"))
 
+    def test_on_a_gpu_theirs_is_told_the_shape_and_ours_does_what_it_does(self):
+        self.theirs = self.write("train_gpt2cu", ON_CUDA)
+        code, out = self.tool("--device", "cuda", "--pairs", "2", "--steps", "4", "--set", "batch.global=16", "--set",
+                              "data.sequence=128")
+        self.assertEqual(code, 0, out)
+        row, = self.rows()
+        self.assertEqual((row["precision"], row["their_steps"], row["our_steps"]), ("bf16", 8, 8))
+        self.assertAlmostEqual(row["their_ms"], 50)
+        self.assertAlmostEqual(row["ratio"], 0.5)
+        first, *turns = [words[1:] for words in self.log() if words[0] == "T"]
+        size = str(1024 + 2 * (64 * 16 * 128 + 1))
+        self.assertEqual(first, ["16", "128", "3", "1e-4", "constant", size, size])
+        self.assertEqual(turns, [["16", "128", "5", "1e-4", "constant", size, size]] * 2)
+        for words in (words for words in self.log() if words[0] == "O"):
+            for part in ("precision.storage=bf16", "batch.global=16", "optimizer.clip=1"):
+                self.assertIn(part, words)
+            self.assertIn("optimizer.betas=[0.9, 0.95]", " ".join(words))
+
     def test_ours_starts_from_the_same_files_with_the_same_optimizer(self):
         self.tool("--pairs", "1")
         making, *running = [words for words in self.log() if words[0] == "O"]
@@ -79,7 +113,7 @@ class Compared(Comparing):
 
     def test_theirs_takes_few_steps_and_is_ended(self):
         self.tool("--pairs", "1", "--steps", "99", "--turn-seconds", "99")  # whoever waits for it does so for an hour
-        self.assertEqual(self.rows()[0]["their_steps"], llmc.MOST_STEPS)
+        self.assertEqual(self.rows()[0]["their_steps"], llmc.TRAINERS["cpu"].most_steps)
         for process in (int(words[1]) for words in self.log() if words[0] == "T"):
             with self.assertRaises(ProcessLookupError):
                 os.kill(process, 0)
@@ -107,11 +141,11 @@ class Compared(Comparing):
 
 
 class Lines(unittest.TestCase):
-    def read(self, text, count, patience=0.2):
+    def read(self, text, count, patience=0.2, device="cpu"):
         reading, writing = os.pipe()
         os.write(writing, text.encode())
         try:
-            return llmc.read_steps(reading, count, patience)
+            return llmc.read_steps(reading, count, patience, llmc.TRAINERS[device].line)
         finally:
             os.close(reading)
             os.close(writing)
@@ -124,10 +158,17 @@ class Lines(unittest.TestCase):
         with self.assertRaisesRegex(comparison.RunFailed, "has not made 3 steps in 0.2 seconds"):
             self.read(lines + "step 2: train loss 5.1 (took 3", 3)
 
+    def test_steps_on_a_gpu_are_read(self):
+        lines = ("| num_layers L          | 12 |\r\nstep    1/20 | loss 10.983121 (+nanz)| norm 15.3 (+nanz)| lr 1.00e-04 | 1234.50 ms "
+                 "| 45.1% bf16 MFU | 593000 tok/s\r\nstep   10/20 | loss 9.5 (-1.00z)| norm 2 (+0.25z)| lr 1.00e-04 | 99.25 ms | 4")
+        self.assertEqual(self.read(lines, 2, device="cuda"), [(10.983121, 1.2345), (9.5, 0.09925)])
+        with self.assertRaises(comparison.RunFailed):
+            self.read(lines[:-6], 2, device="cuda")
+
 
 class Files(unittest.TestCase):
     def test_the_program_trains_from_the_files_that_it_gives_to_theirs(self):
-        arguments = types.SimpleNamespace(program=PROGRAM, mpiexec="", ranks=1, threads=1, patience=60,
+        arguments = types.SimpleNamespace(program=PROGRAM, mpiexec="", ranks=1, threads=1, patience=60, device="cpu",
                                           set=["kernels.gemm=auto"])  # the same bits twice
         deck, keys, values = llmc.deck_of("2x128", arguments)
         with tempfile.TemporaryDirectory(prefix="trainstone-test-") as name:
