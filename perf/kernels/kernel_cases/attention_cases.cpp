@@ -193,7 +193,8 @@ struct Attention {
             }};
   }
 
-  std::vector<KernelCase> all() const { return {forward(), backward(), flash_forward(), flash_backward()}; }
+  std::vector<KernelCase> materialized() const { return {forward(), backward()}; }
+  std::vector<KernelCase> flash() const { return {flash_forward(), flash_backward()}; }
 };
 
 /// Makes the cases of one shape and type. Logits are at most 4, so that they are at most 8 below the largest one.
@@ -250,7 +251,8 @@ struct Loss {
 
 template <class T>
 std::vector<KernelCase> cases_of(BenchmarkShape const& shape) {
-  std::vector<KernelCase> cases = Attention<T>(shape).all();
+  std::vector<KernelCase> cases = Attention<T>(shape).materialized();
+  for (KernelCase const& flash : Attention<T>(shape).flash()) cases.push_back(flash);
   cases.push_back(Loss<T>(shape).forward());
   cases.push_back(Loss<T>(shape).backward());
   return cases;
@@ -260,6 +262,10 @@ std::vector<KernelCase> cases_of(BenchmarkShape const& shape) {
 
 std::vector<KernelCase> attention_cases(BenchmarkShape const& shape, Storage storage) {
   return storage == Storage::fp32 ? cases_of<float>(shape) : cases_of<bf16>(shape);
+}
+
+std::vector<KernelCase> flash_attention_cases(BenchmarkShape const& shape, Storage storage) {
+  return storage == Storage::fp32 ? Attention<float>(shape).flash() : Attention<bf16>(shape).flash();
 }
 
 } // namespace trainstone

@@ -3,6 +3,8 @@
 #include "core/host_copy.hpp"
 #include "core/types.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -57,13 +59,24 @@ GptConfig preset(std::string_view name) { return find_preset(name).value(); }
 
 std::vector<BenchmarkShape> const& benchmark_shapes() {
   MicroBatchShape const of_deck{4, 64}; // of inputs/gpt2-124m.toml
+  // of attention alone, by batch x sequence x heads x channels of a head
+  auto const attention = [](Index batch, Index sequence, Index heads, Index size) -> BenchmarkShape {
+    return {fmt::format("{}x{}x{}x{}", batch, sequence, heads, size),
+            {1, heads, heads * size, sequence, 1},
+            {batch, sequence},
+            CaseSet::flash_attention};
+  };
   static std::vector<BenchmarkShape> const shapes{{"odd", {2, 3, 39, 41, 101}, {3, 37}},
                                                   {"6x384", {6, 6, 384, 256, 8192}, {4, 256}},
                                                   {"gpt2", preset("gpt2"), of_deck},
-                                                  {"quickstart", {4, 2, 160, 128, 256}, {4, 128}, true},
-                                                  {"gpt2-medium", preset("gpt2-medium"), of_deck, true},
-                                                  {"gpt2-large", preset("gpt2-large"), of_deck, true},
-                                                  {"gpt2-xl", preset("gpt2-xl"), of_deck, true}};
+                                                  {"quickstart", {4, 2, 160, 128, 256}, {4, 128}, CaseSet::products},
+                                                  {"gpt2-medium", preset("gpt2-medium"), of_deck, CaseSet::products},
+                                                  {"gpt2-large", preset("gpt2-large"), of_deck, CaseSet::products},
+                                                  {"gpt2-xl", preset("gpt2-xl"), of_deck, CaseSet::products},
+                                                  attention(2, 64, 3, 64),
+                                                  attention(16, 1024, 12, 64),
+                                                  attention(16, 1024, 12, 128),
+                                                  attention(64, 1024, 12, 64)};
   return shapes;
 }
 
@@ -114,7 +127,8 @@ std::vector<KernelCase> kernel_cases(BenchmarkShape const& shape, Storage storag
   auto const append = [&](std::vector<KernelCase> part) {
     cases.insert(cases.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
   };
-  if (!shape.gemm_alone) {
+  if (shape.cases == CaseSet::flash_attention) return flash_attention_cases(shape, storage);
+  if (shape.cases == CaseSet::all) {
     append(row_cases(shape, storage));
     append(attention_cases(shape, storage));
     append(vector_cases(shape, storage));

@@ -21,12 +21,19 @@
 
 namespace trainstone {
 
+/// Which kernels are measured at a shape.
+enum class CaseSet {
+  all,
+  products,
+  flash_attention, ///< forward and backward, by every provider that takes the heads
+};
+
 /// A micro-batch of a model.
 struct BenchmarkShape {
   std::string name;
   GptConfig config;
   MicroBatchShape batch;
-  bool gemm_alone = false; ///< the other kernels are measured at the others' shapes
+  CaseSet cases = CaseSet::all;
 };
 
 /// `odd` first.
@@ -102,6 +109,7 @@ std::vector<KernelCase> kernel_cases(BenchmarkShape const& shape, Storage storag
 // products by every provider.
 std::vector<KernelCase> row_cases(BenchmarkShape const& shape, Storage storage);
 std::vector<KernelCase> attention_cases(BenchmarkShape const& shape, Storage storage);
+std::vector<KernelCase> flash_attention_cases(BenchmarkShape const& shape, Storage storage);
 std::vector<KernelCase> vector_cases(BenchmarkShape const& shape, Storage storage);
 std::vector<KernelCase> gemm_cases(BenchmarkShape const& shape, Storage storage);
 
