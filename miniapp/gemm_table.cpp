@@ -25,7 +25,7 @@ namespace trainstone {
 
 namespace {
 
-using Table = std::map<std::string, std::string>; ///< a provider's name by the name of a shape
+using Table = std::map<std::string, std::string>; ///< a method's name by the name of a shape
 using Kept = std::map<std::string, Table>;        ///< by what else times depend on
 
 /// Empty if the user has no such folder.
@@ -39,16 +39,13 @@ std::filesystem::path table_path() {
 
 /// What other runs must have alike to take a table over.
 std::string conditions(RankContext const& context, std::int64_t neighbours) {
-  std::vector<std::string_view> providers;
-  for (GemmProvider const provider : built_gemm_providers()) providers.push_back(to_string(provider));
   MachineInfo const machine = describe_machine();
   std::string variables; // threads of libraries, and what instructions they may use
   for (auto const& [name, value] : machine.environment) variables += fmt::format(", {}={}", name, value);
   CodeInfo const code = code_info();
   return fmt::format("trainstone {} git {}, {}, {}, {} on this machine, {} each and {} of libraries{}, {}",
                      code.version, code.git, machine.cpu, current_device().name, plural(neighbours, "rank"),
-                     plural(context.exec.concurrency(), "thread"), library_threads(), variables,
-                     fmt::join(providers, " "));
+                     plural(context.exec.concurrency(), "thread"), library_threads(), variables, gemm_versions());
 }
 
 /// Nothing where there is no such file, or no such table: then it is measured, and written anew.
@@ -79,18 +76,12 @@ Table table_of_first(Communicator const& communicator, Table const& table) {
   return nlohmann::json::parse(text).get<Table>();
 }
 
-/// Those of the run, as products alone.
 std::set<GemmShape> products(ResolvedRun const& run, Rank rank) {
   RunPlan const plan = plan_run(run, rank);
-  std::set<GemmShape> found;
-  for (GemmShape shape : gemm_shapes(run.config.model, plan.shape, plan.storage(), run.config.model_options)) {
-    shape.epilogue = EpilogueKind::none;
-    found.insert(shape);
-  }
-  return found;
+  return gemm_shapes(run.config.model, plan.shape, plan.storage(), run.config.model_options);
 }
 
-/// "onednn 6, blas 9"
+/// "onednn 6, blas 9", "cublaslt 6, cublaslt#3 9"
 std::string counts(Table const& table, std::set<GemmShape> const& shapes) {
   std::map<std::string, int> uses;
   for (GemmShape const& shape : shapes) ++uses[table.at(to_string(shape))];

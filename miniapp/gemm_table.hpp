@@ -1,8 +1,8 @@
 #pragma once
 
-// kernels.gemm = "measured": chooses the provider of each product of a run. Measures at the start of the run and keeps
-// the choice in a file of the user's cache folder ($XDG_CACHE_HOME or ~/.cache), for later runs with the same
-// processor, threads and ranks.
+// kernels.gemm = "measured": chooses who computes each product of a run, and how. Measures at the start of the run and
+// keeps the choice in a file of the cache folder ($XDG_CACHE_HOME or ~/.cache), for later runs with the same
+// processor, device, versions of libraries, threads and ranks.
 
 #include "commands.hpp"
 

@@ -57,7 +57,7 @@ std::vector<KernelUse> started_kernels(KernelUse const& use, GemmChoice const& g
   GemmShape const& shape = *use.product;
   GemmShape alone = shape;
   alone.epilogue = EpilogueKind::none;
-  GemmProvider const provider = gemm(shape);
+  GemmProvider const provider = gemm(shape).provider;
   int const kernels = gemm_launches(provider, alone);
   bool const apart = gemm_launches(provider, shape) > kernels, converts = kernels > 1;
   bool const begins = shape.epilogue == EpilogueKind::bias_gradient, widens = shape.output != Storage::fp32;
@@ -101,7 +101,7 @@ PerPhase<PhaseWork> work_of(std::vector<KernelUse> const& uses, GemmChoice const
 std::uint64_t launches_of(std::vector<KernelUse> const& uses, GemmChoice const& gemm) {
   std::uint64_t sum = 0;
   for (KernelUse const& use : uses) {
-    int const kernels = use.product ? gemm_launches(gemm(*use.product), *use.product) : 1;
+    int const kernels = use.product ? gemm_launches(gemm(*use.product).provider, *use.product) : 1;
     sum += static_cast<std::uint64_t>(kernels) * static_cast<std::uint64_t>(use.count);
   }
   return sum;
@@ -149,7 +149,7 @@ std::uint64_t gemm_scratch_bytes(GptConfig const& config, MicroBatchShape shape,
                                  ModelStorage storage, GptOptions const& options) {
   std::uint64_t most = 0;
   for (GemmShape const& product : gemm_shapes(config, shape, storage, options))
-    most = std::max(most, gemm_scratch_bytes(gemm(product), product));
+    most = std::max(most, gemm_scratch_bytes(gemm(product).provider, product));
   return most;
 }
 

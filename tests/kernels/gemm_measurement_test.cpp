@@ -1,10 +1,12 @@
 #include "kernels/measurement/gemm_measurement.hpp"
 
 #include "core/counters.hpp"
+#include "core/error.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,9 +27,10 @@ TEST_CASE("every product gets the name of a provider that was built and keeps fp
   CHECK(counters().launches[Phase::gemm] == launches);
   REQUIRE(fastest.size() == 2);
   for (GemmShape const& shape : {forward, narrow}) {
-    GemmProvider const provider = parse_gemm_provider(fastest.at(to_string(shape)));
-    CHECK(std::ranges::count(built_gemm_providers(), provider) == 1);
-    CHECK(!rounds_fp32(provider));
+    GemmMethod const method = parse_gemm_method(fastest.at(to_string(shape)));
+    CHECK(std::ranges::count(built_gemm_providers(), method.provider) == 1);
+    CHECK(!rounds_fp32(method.provider));
+    CHECK(method.variant < gemm_variants(method.provider, shape));
   }
   CHECK(shapes_to_measure({forward, narrow}, fastest).empty());
 }
@@ -37,6 +40,56 @@ TEST_CASE("what was not measured, or by a provider that was not built, is to be 
   CHECK(shapes_to_measure({forward, narrow}, {{to_string(forward), automatic}}) == std::set{narrow});
   CHECK(shapes_to_measure({forward}, {{to_string(forward), "cublaslt-tf32"}}) == std::set{forward});
   CHECK(shapes_to_measure({forward}, {{to_string(forward), "no such"}}) == std::set{forward});
+  for (GemmProvider const provider : built_gemm_providers()) {
+    if (rounds_fp32(provider)) continue;
+    int const variants = gemm_variants(provider, forward);
+    GemmMethod const last(provider, variants - 1), beyond(provider, variants);
+    CHECK(shapes_to_measure({forward}, {{to_string(forward), to_string(last)}}).empty());
+    CHECK(shapes_to_measure({forward}, {{to_string(forward), to_string(beyond)}}) == std::set{forward});
+  }
+}
+
+TEST_CASE("the candidates of a product are all variants of all providers that keep fp32", "[gemm][measurement]") {
+  for (GemmShape const& shape : {forward, narrow}) {
+    std::size_t count = 0;
+    for (GemmProvider const provider : built_gemm_providers())
+      if (!rounds_fp32(provider)) count += static_cast<std::size_t>(gemm_variants(provider, shape));
+    auto const candidates = gemm_candidates(shape);
+    CHECK(candidates.size() == count);
+    CHECK(std::set(candidates.begin(), candidates.end()).size() == count);
+    CHECK(candidates.front() == GemmMethod(resolve_gemm_provider(GemmProvider::automatic)));
+  }
+}
+
+TEST_CASE("the fastest variant is the one with the best of two rates, whatever disturbs one turn",
+          "[gemm][measurement]") {
+  GemmMethod const first(GemmProvider::cublaslt), second(GemmProvider::cublaslt, 1), third(GemmProvider::cublaslt, 2),
+      other(GemmProvider::kokkos);
+  std::vector const candidates{first, second, third, other};
+  std::vector<GemmMethod> asked;
+  std::map<GemmMethod, std::vector<double>> rates{{first, {3, 4}}, {second, {1, 6}}, {third, {5, 2}}, {other, {6, 1}}};
+  auto const rate = [&](GemmMethod const& method, GemmShape const& shape) {
+    CHECK(shape == forward);
+    auto const turn = static_cast<std::size_t>(std::ranges::count(asked, method));
+    asked.push_back(method);
+    return rates.at(method).at(turn);
+  };
+  CHECK(fastest_gemm(candidates, forward, rate) == second); // and not `other`, which is as fast and comes later
+  CHECK(asked == std::vector{first, second, third, other, other, third, second, first});
+  asked.clear();
+  rates[third] = {7, 0};
+  CHECK(fastest_gemm(candidates, forward, rate) == third);
+  CHECK_THROWS_AS(fastest_gemm({}, forward, rate), Error);
+}
+
+TEST_CASE("a kept name leads back to the variant that was measured", "[gemm][measurement]") {
+  GemmShape biased = forward;
+  biased.epilogue = EpilogueKind::bias;
+  std::map<std::string, std::string> const kept{{to_string(forward), "kokkos#3"}, {to_string(biased), "kokkos"}};
+  GemmChoice const choice = make_gemm_choice(kept, {forward, biased});
+  CHECK(choice(forward) == GemmMethod(GemmProvider::kokkos, 3));
+  CHECK(choice(biased) == GemmMethod(GemmProvider::kokkos));
+  CHECK(choice.providers() == std::vector{GemmProvider::kokkos});
 }
 
 TEST_CASE("a choice takes the fastest provider of a product, and the usual one where none was measured",

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,15 +80,16 @@ TEST_CASE("how a provider computes is told, and a provider of fp32 products alon
   }
 }
 
-TEST_CASE("a choice names a provider by shape, whatever the epilogue, and the usual one for others", "[gemm]") {
+TEST_CASE("a choice names a method by shape and epilogue, and the usual provider for others", "[gemm]") {
   GemmProvider const usual = built_gemm_providers().front();
   GemmShape const named{7, 5, 3, Transpose::no, Transpose::yes}, other{7, 5, 2, Transpose::no, Transpose::yes};
   GemmShape with_bias = named;
   with_bias.epilogue = EpilogueKind::bias;
+  GemmMethod const method(GemmProvider::kokkos, 2);
   for (GemmShape const& key : {named, with_bias}) {
-    GemmChoice const choice(GemmProvider::automatic, {{key, GemmProvider::kokkos}});
-    CHECK(choice(named) == GemmProvider::kokkos);
-    CHECK(choice(with_bias) == GemmProvider::kokkos);
+    GemmChoice const choice(GemmProvider::automatic, {{key, method}});
+    CHECK(choice(named) == (key == named ? method : GemmMethod(usual)));
+    CHECK(choice(with_bias) == (key == with_bias ? method : GemmMethod(usual)));
     CHECK(choice(other) == usual);
     CHECK(choice.usual() == usual);
     CHECK(choice.providers() ==
@@ -115,6 +117,65 @@ TEST_CASE("a Gemm computes every product by whom the choice names", "[gemm]") {
   REQUIRE(labels.size() == 2);
   CHECK(labels[0] == "trainstone::gemm");
   CHECK(labels[1] != "trainstone::gemm");
+}
+
+TEST_CASE("a provider is asked for the variant that the choice names of the product with its epilogue", "[gemm]") {
+  GemmShape const plain{2, 3, 2}, other{2, 3, 1};
+  GemmShape biased = plain; // the bias is a kernel of its own after the third variant's product
+  biased.epilogue = EpilogueKind::bias;
+  std::vector<int> asked;
+  auto const record = [&](ExecutionSpace const&, GemmShape const& shape, int variant, void const*, void const*, void*,
+                          Epilogue const& epilogue, Vector<std::byte>) {
+    CHECK(shape.epilogue == EpilogueKind::none);
+    CHECK(epilogue.kind == EpilogueKind::none);
+    asked.push_back(variant);
+  };
+  ExecutionSpace const exec;
+  Gemm gemm(GemmChoice(GemmProvider::kokkos, {{plain, {GemmProvider::kokkos, 5}}, {biased, {GemmProvider::kokkos, 3}}}),
+            {}, {{GemmProvider::kokkos, record}});
+  Kokkos::View<float*, MemorySpace> const memory("test", 20);
+  Vector<float const> const bias(memory.data() + 16, 3);
+  auto const multiply = [&](GemmShape const& shape, Epilogue const& epilogue) {
+    gemm(exec, Transpose::no, Matrix<float>(memory.data(), 2, static_cast<std::size_t>(shape.k)), Transpose::no,
+         Matrix<float>(memory.data() + 4, static_cast<std::size_t>(shape.k), 3),
+         Matrix<float>(memory.data() + 10, 2, 3), Write::overwrite, epilogue);
+  };
+  multiply(plain, {});
+  multiply(biased, Epilogue::add_bias(bias));
+  multiply(other, {});
+  CHECK(asked == std::vector{5, 3, 0});
+}
+
+TEST_CASE("names of methods are read back, and what is no number of a variant is refused", "[gemm]") {
+  for (GemmMethod const& method : {GemmMethod(GemmProvider::blas), GemmMethod(GemmProvider::cublaslt, 7)})
+    CHECK(parse_gemm_method(to_string(method)) == method);
+  CHECK(to_string(GemmMethod(GemmProvider::cublaslt, 7)) == "cublaslt#7");
+  CHECK(to_string(GemmMethod(GemmProvider::cublaslt)) == "cublaslt");
+  for (char const* const name :
+       {"cublaslt#", "cublaslt#0", "cublaslt#-1", "cublaslt#1x", "cublaslt#99999999999", "mkl#1"})
+    CHECK_THROWS_AS(parse_gemm_method(name), InputError);
+}
+
+TEST_CASE("the name of a shape tells its epilogue", "[gemm]") {
+  std::set<std::string> names;
+  GemmShape shape{7, 5, 3};
+  for (EpilogueKind const kind : {EpilogueKind::none, EpilogueKind::bias, EpilogueKind::bias_gelu,
+                                  EpilogueKind::gelu_gradient, EpilogueKind::bias_gradient}) {
+    shape.epilogue = kind;
+    names.insert(to_string(shape));
+  }
+  CHECK(names.size() == 5);
+  CHECK(names.contains("C (7, 5) fp32 = A (7, 3) B (3, 5) fp32 with bias and GELU"));
+}
+
+TEST_CASE("versions name every provider that was built", "[gemm]") {
+  std::string const versions = gemm_versions() + " ";
+  for (GemmProvider const provider : built_gemm_providers()) {
+    bool const alone = versions.find(fmt::format("{} ", to_string(provider))) != std::string::npos;
+    bool const with_version = versions.find(fmt::format("{}=", to_string(provider))) != std::string::npos;
+    CHECK(alone != with_version);
+    CHECK(gemm_variants(provider, {7, 5, 0}) == 1);
+  }
 }
 
 TEST_CASE("provider names are read back, and what was not built is refused with what was", "[gemm]") {

@@ -4,6 +4,7 @@
 
 #include "core/counters.hpp"
 #include "core/error.hpp"
+#include "core/launch.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -38,6 +39,30 @@ TEST_CASE("the GEMM peak of 16-bit matrices is measured on them", "[peaks]") {
       CHECK(std::ranges::count(shapes, peak.shape) == 1);
     }
   }
+}
+
+TEST_CASE("a product is checked and timed with its epilogue, in every type and by every provider", "[peaks]") {
+  using Shapes = std::vector<GemmShape>;
+  auto const of = [](Storage type) {
+    GemmShape const forward{16, 24, 40, Transpose::no, Transpose::yes, Write::overwrite, type, type};
+    GemmShape const weight{24, 40, 16, Transpose::yes, Transpose::no, Write::add, type, Storage::fp32};
+    GemmShape bias = forward, gelu = forward, input = forward, gradient = weight;
+    bias.epilogue = EpilogueKind::bias;
+    gelu.epilogue = EpilogueKind::bias_gelu;
+    input.b = Transpose::no;
+    input.epilogue = EpilogueKind::gelu_gradient;
+    gradient.epilogue = EpilogueKind::bias_gradient;
+    return Shapes{bias, gelu, input, gradient};
+  };
+  for (GemmProvider const provider : built_gemm_providers())
+    for (Storage const type : {Storage::fp32, Storage::bf16, Storage::fp16})
+      for (GemmShape const& shape : of(type)) {
+        std::uint64_t started = 0;
+        DelayPoint::Scoped const counting(delay_point(), [&](char const*) { ++started; });
+        CHECK(measure_gemm_peak(ExecutionSpace(), provider, {&shape, 1}, 0.0).flops_per_second > 0);
+        CHECK(started ==
+              6 + 4 * static_cast<std::uint64_t>(gemm_launches(provider, shape))); // filled and checked, timed
+      }
 }
 
 TEST_CASE("the sums that are checked are exact in every type, on hosts and devices", "[peaks]") {

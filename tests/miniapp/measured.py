@@ -105,7 +105,7 @@ class Choice(TrainingTest):
 class MeasuredProducts(TrainingTest):
     """kernels.gemm = "measured": the first run finds who is fastest and keeps it, later ones take it over."""
 
-    NOTE = r"(?m)^note: gemm measured, (\d+) products: ([a-z -]+ \d+(?:, [a-z -]+ \d+)*) \((.*)\)$"
+    NOTE = r"(?m)^note: gemm measured, (\d+) products: ([a-z#\d -]+ \d+(?:, [a-z#\d -]+ \d+)*) \((.*)\)$"
 
     def setUp(self):
         self.cache = new_folder()
@@ -134,15 +134,28 @@ class MeasuredProducts(TrainingTest):
     def test_what_is_kept_computes_if_it_was_built(self):
         self.train()
         ((key, table),) = json.loads(self.table.read_text()).items()
-        built = key.split(", ")[-1].split()
+        built = [provider.split("=")[0] for provider in key.split(", ")[-1].split()]  # some with a version
         for name in (name for name in built if name != "cublaslt-tf32"):
             self.table.write_text(json.dumps({key: dict.fromkeys(table, name)}))
             outcome, note = self.train("bench.kernels=true")
             self.assertEqual(note.group(2), f"{name} {len(table)}", outcome)
             self.assertEqual(len(re.findall(r"(?m)^trainstone::gemm\S* ", outcome.out)), 1, outcome)
-        self.table.write_text(json.dumps({key: dict.fromkeys(table, "no such")}))
+        for name in ("no such", "kokkos#1"):  # a variant that the provider does not have
+            self.table.write_text(json.dumps({key: dict.fromkeys(table, name)}))
+            outcome, note = self.train()
+            self.assertEqual(note.group(3), f"kept in {self.table}", "measured anew")
+            self.assertNotIn(name, note.group(2))
+
+    def test_another_version_of_a_library_measures_anew(self):
+        self.train()
+        ((key, table),) = json.loads(self.table.read_text()).items()
+        old = re.sub(r"(\w+=)[\w.]+( |$)", r"\g<1>0\2", key)
+        if old == key:
+            self.skipTest("no provider of this build tells a version")
+        self.table.write_text(json.dumps({old: table}))
         outcome, note = self.train()
-        self.assertEqual(note.group(3), f"kept in {self.table}", "measured anew")
+        self.assertEqual(note.group(3), f"kept in {self.table}", outcome)
+        self.assertEqual(set(json.loads(self.table.read_text())), {old, key})
 
     def test_a_table_that_is_damaged_is_measured_anew(self):
         self.table.parent.mkdir()

@@ -15,12 +15,17 @@ namespace trainstone {
 
 namespace {
 
+int one_variant(GemmShape const&) { return 1; }
+std::string no_version() { return {}; }
+
 struct Provider {
   GemmProvider provider;
   bool (*computes_natively)(Storage inputs); ///< else its inputs are converted to fp32
   std::uint64_t (*scratch_bytes)(GemmShape const&);
   bool (*fuses)(GemmShape const&); ///< whether it does the shape's epilogue, if there is one
   Impl::GemmFunction (*make)();
+  int (*variants)(GemmShape const&) = one_variant; ///< of a shape as the provider gets it
+  std::string (*version)() = no_version;           ///< of a library that may change under the program
 };
 
 bool always(Storage) { return true; }
@@ -29,19 +34,20 @@ std::uint64_t no_scratch(GemmShape const&) { return 0; }
 bool fuses_nothing(GemmShape const&) { return false; }
 
 Impl::GemmFunction make_kokkos_gemm() {
-  return [](ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c, Epilogue const&,
-            Vector<std::byte>) { Impl::kokkos_gemm(exec, shape, a, b, c); };
+  return [](ExecutionSpace const& exec, GemmShape const& shape, int, void const* a, void const* b, void* c,
+            Epilogue const&, Vector<std::byte>) { Impl::kokkos_gemm(exec, shape, a, b, c); };
 }
 
 /// What this build has, in the order in which `automatic` prefers them. The build system sets the macros together with
 /// the files.
 constexpr Provider providers[] = {
 #ifdef TRAINSTONE_HAVE_CUBLASLT
-    {GemmProvider::cublaslt, always, Impl::cublaslt_gemm_scratch_bytes, Impl::cublaslt_fuses, Impl::make_cublaslt_gemm},
+    {GemmProvider::cublaslt, always, Impl::cublaslt_gemm_scratch_bytes, Impl::cublaslt_fuses, Impl::make_cublaslt_gemm,
+     Impl::cublaslt_gemm_variants, Impl::cublaslt_version},
 #endif
 #ifdef TRAINSTONE_HAVE_ONEDNN
     {GemmProvider::onednn, Impl::onednn_computes_natively, Impl::onednn_gemm_scratch_bytes, fuses_nothing,
-     Impl::make_onednn_gemm},
+     Impl::make_onednn_gemm, one_variant, Impl::onednn_version},
 #endif
 #ifdef TRAINSTONE_HAVE_KOKKOS_KERNELS
     {GemmProvider::kokkos_kernels, only_fp32, no_scratch, fuses_nothing, Impl::make_kokkos_kernels_gemm},
@@ -52,7 +58,7 @@ constexpr Provider providers[] = {
 #endif
 #ifdef TRAINSTONE_HAVE_CUBLASLT // after those that keep fp32: never chosen unasked
     {GemmProvider::cublaslt_tf32, always, Impl::cublaslt_gemm_scratch_bytes, Impl::cublaslt_fuses,
-     Impl::make_cublaslt_tf32_gemm},
+     Impl::make_cublaslt_tf32_gemm, Impl::cublaslt_tf32_gemm_variants, Impl::cublaslt_version},
 #endif
 };
 
@@ -91,6 +97,12 @@ GemmShape shape_of(Transpose transpose_a, ConstStoredMatrix const& a, Transpose 
   return shape;
 }
 
+Impl::GemmFunctions make_functions(GemmChoice const& choice) {
+  Impl::GemmFunctions functions;
+  for (GemmProvider const provider : choice.providers()) functions[provider] = find_provider(provider).make();
+  return functions;
+}
+
 /// A library takes up to a millisecond to answer, and a search among plans asks for the same products again and again.
 std::uint64_t asked_once(Provider const& provider, GemmShape const& shape) {
   static std::mutex mutex;
@@ -127,6 +139,23 @@ std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) 
   return Impl::conversion_bytes(shape) + asked_once(found, Impl::in_fp32(shape));
 }
 
+int gemm_variants(GemmProvider provider, GemmShape const& shape) {
+  Provider const& found = find_provider(provider);
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return 1;
+  GemmShape computed = found.computes_natively(shape.inputs) ? shape : Impl::in_fp32(shape);
+  if (!fuses(found, shape)) computed.epilogue = EpilogueKind::none;
+  return found.variants(computed);
+}
+
+std::string gemm_versions() {
+  std::vector<std::string> texts;
+  for (Provider const& provider : providers) {
+    std::string const version = provider.version();
+    texts.push_back(fmt::format("{}{}{}", to_string(provider.provider), version.empty() ? "" : "=", version));
+  }
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
 int gemm_launches(GemmProvider provider, GemmShape const& shape) {
   if (shape.m == 0 || shape.n == 0) return 0;
   Provider const& found = find_provider(provider);
@@ -135,37 +164,39 @@ int gemm_launches(GemmProvider provider, GemmShape const& shape) {
   return 1 + (converts ? Impl::conversion_launches(shape) : 0) + (apart ? 1 : 0);
 }
 
-Gemm::Gemm(GemmChoice choice, Vector<std::byte> scratch) : m_choice(std::move(choice)), m_scratch(scratch) {
-  for (GemmProvider const provider : m_choice.providers()) m_functions[provider] = find_provider(provider).make();
-}
+Gemm::Gemm(GemmChoice choice, Vector<std::byte> scratch) : Gemm(choice, scratch, make_functions(choice)) {}
+
+Gemm::Gemm(GemmChoice choice, Vector<std::byte> scratch, Impl::GemmFunctions functions)
+    : m_choice(std::move(choice)), m_scratch(scratch), m_functions(std::move(functions)) {}
 
 void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstStoredMatrix a, Transpose transpose_b,
                       ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue) {
   GemmShape shape = shape_of(transpose_a, a, transpose_b, b, c, mode);
-  Provider const& provider = find_provider(m_choice(shape));
+  shape.epilogue = epilogue.kind;
+  GemmMethod const method = m_choice(shape);
+  Provider const& provider = find_provider(method.provider);
   Impl::require_epilogue(shape, epilogue);
   if (shape.m == 0 || shape.n == 0) return;
-  shape.epilogue = epilogue.kind;
   if (epilogue.kind == EpilogueKind::none || fuses(provider, shape))
-    return compute(exec, provider.provider, shape, a, b, c, epilogue);
+    return compute(exec, method, shape, a, b, c, epilogue);
   Impl::begin_epilogue(exec, shape, a, epilogue);
   shape.epilogue = EpilogueKind::none;
-  compute(exec, provider.provider, shape, a, b, epilogue.kind == EpilogueKind::bias_gelu ? epilogue.pre : c, {});
+  compute(exec, method, shape, a, b, epilogue.kind == EpilogueKind::bias_gelu ? epilogue.pre : c, {});
   Impl::end_epilogue(exec, c, epilogue);
 }
 
-void Gemm::compute(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, ConstStoredMatrix a,
+void Gemm::compute(ExecutionSpace const& exec, GemmMethod method, GemmShape const& shape, ConstStoredMatrix a,
                    ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue) {
   if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
   auto const [needed, is_new] = m_scratch_bytes.try_emplace(shape);
-  if (is_new) needed->second = gemm_scratch_bytes(provider, shape);
+  if (is_new) needed->second = gemm_scratch_bytes(method.provider, shape);
   TRAINSTONE_REQUIRE(m_scratch.extent(0) >= needed->second, "{} needs {} bytes of scratch for {}, and was given {}",
-                     to_string(provider), needed->second, to_string(shape), m_scratch.extent(0));
-  Impl::GemmFunction const& function = m_functions.at(provider);
-  if (find_provider(provider).computes_natively(shape.inputs))
-    function(exec, shape, a.data, b.data, c.data, epilogue, m_scratch);
+                     to_string(method.provider), needed->second, to_string(shape), m_scratch.extent(0));
+  Impl::GemmFunction const& function = m_functions.at(method.provider);
+  if (find_provider(method.provider).computes_natively(shape.inputs))
+    function(exec, shape, method.variant, a.data, b.data, c.data, epilogue, m_scratch);
   else
-    Impl::compute_converted(exec, function, shape, a.data, b.data, c.data, m_scratch);
+    Impl::compute_converted(exec, function, shape, method.variant, a.data, b.data, c.data, m_scratch);
 }
 
 } // namespace trainstone

@@ -38,8 +38,9 @@ struct Epilogue {
 
 namespace Impl {
 /// Computes one product whose extents are all positive. Owns what the provider keeps between calls.
-using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&, void const* a, void const* b, void* c,
-                                        Epilogue const&, Vector<std::byte> scratch)>;
+using GemmFunction = std::function<void(ExecutionSpace const&, GemmShape const&, int variant, void const* a,
+                                        void const* b, void* c, Epilogue const&, Vector<std::byte> scratch)>;
+using GemmFunctions = std::map<GemmProvider, GemmFunction>;
 } // namespace Impl
 
 /// Providers with what they keep between calls. Calls on one object must not overlap: they share the scratch.
@@ -48,6 +49,8 @@ public:
   /// \param[in] choice     who computes which product
   /// \param[in] scratch    used by every call; must outlive the object, and its content is lost at each call
   explicit Gemm(GemmChoice choice, Vector<std::byte> scratch = {});
+  /// The same with functions of the caller's for all providers of the choice: tests see what each is asked for.
+  Gemm(GemmChoice choice, Vector<std::byte> scratch, Impl::GemmFunctions functions);
 
   GemmChoice const& choice() const { return m_choice; }
 
@@ -69,12 +72,12 @@ public:
                   ConstStoredMatrix b, StoredMatrix c, Write mode, Epilogue const& epilogue = {});
 
 private:
-  void compute(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, ConstStoredMatrix a,
+  void compute(ExecutionSpace const& exec, GemmMethod method, GemmShape const& shape, ConstStoredMatrix a,
                ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue);
 
   GemmChoice m_choice;
   Vector<std::byte> m_scratch;
-  std::map<GemmProvider, Impl::GemmFunction> m_functions;
+  Impl::GemmFunctions m_functions;
   std::map<GemmShape, std::uint64_t> m_scratch_bytes; ///< asked once: providers plan the product for it
 };
 

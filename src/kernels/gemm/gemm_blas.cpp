@@ -21,8 +21,8 @@ namespace {
 static_assert(host_reaches_memory, "this provider computes on the host");
 
 /// C^T = op(B)^T op(A)^T: what lies in rows here are columns to a BLAS.
-void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c, Epilogue const&,
-             Vector<std::byte>) {
+void compute(ExecutionSpace const& exec, GemmShape const& shape, int, void const* a, void const* b, void* c,
+             Epilogue const&, Vector<std::byte>) {
   TRAINSTONE_REQUIRE(std::max({shape.m, shape.n, shape.k}) <= std::numeric_limits<int>::max(),
                      "a BLAS takes 32-bit extents; {} has larger ones", to_string(shape));
   int const m = static_cast<int>(shape.m), n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);

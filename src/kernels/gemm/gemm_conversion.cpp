@@ -53,7 +53,7 @@ int conversion_launches(GemmShape const& shape) {
   return shape.mode == Write::add ? 4 : 3;
 }
 
-void compute_converted(ExecutionSpace const& exec, GemmFunction const& in_fp32_by, GemmShape const& shape,
+void compute_converted(ExecutionSpace const& exec, GemmFunction const& in_fp32_by, GemmShape const& shape, int variant,
                        void const* a, void const* b, void* c, Vector<std::byte> scratch) {
   PhaseTimer const timer(Phase::gemm); // conversions are part of the price
   Arena arena(scratch);
@@ -64,7 +64,7 @@ void compute_converted(ExecutionSpace const& exec, GemmFunction const& in_fp32_b
   widen(exec, shape.inputs, a, wide_a);
   widen(exec, shape.inputs, b, wide_b);
   if (c_elements > 0 && shape.mode == Write::add) widen(exec, shape.output, c, wide_c);
-  in_fp32_by(exec, in_fp32(shape), wide_a.data(), wide_b.data(), c_elements > 0 ? wide_c.data() : c, {}, rest);
+  in_fp32_by(exec, in_fp32(shape), variant, wide_a.data(), wide_b.data(), c_elements > 0 ? wide_c.data() : c, {}, rest);
   if (c_elements > 0) narrow(exec, wide_c, shape.output, c);
 }
 

@@ -2,9 +2,9 @@
 // products in tf32 (10 bits of the mantissa) where that is asked for by name. It computes in columns: a product in rows
 // is the same product of the transposed matrices, so A and B change places. Biases, GELU and their gradients are its
 // epilogues of 16-bit products whose extents are multiples of 8, which its own tables ask for; fp32 is the reference,
-// and done in the same steps by all providers. What a shape needs (descriptors, the first algorithm that its heuristic
-// names) is made once and depends on the shape alone, not on where tensors happen to lie. Split sums are added in fp32
-// alone, in a fixed order.
+// and done in the same steps by all providers. Variants of a product are the algorithms that its heuristic names, in
+// this order. What a variant needs is made once and depends on the shape alone, not on where tensors happen to lie.
+// Split sums are added in fp32 alone, in a fixed order: no variant adds parts of a sum in C as they come.
 
 #include "kernels/gemm/gemm_impl.hpp"
 
@@ -15,6 +15,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 
 namespace trainstone::Impl {
 
@@ -24,6 +25,9 @@ static_assert(std::is_same_v<ExecutionSpace, Kokkos::Cuda>, "this provider compu
 
 /// What NVIDIA recommends for Hopper, at an address that cuBLASLt demands; scratch is aligned to less.
 constexpr std::uint64_t workspace_bytes = std::uint64_t{32} << 20, workspace_alignment = 256;
+
+/// How many algorithms are tried.
+constexpr int most_variants = 8;
 
 void check(cublasStatus_t status, char const* call, GemmShape const& shape) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -72,16 +76,29 @@ void require_aligned(char const* what, void const* pointer, std::uint32_t bytes,
 template <class Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
+using Library = Owned<cublasLtHandle_t>;
+
+Library make_library() {
+  cublasLtHandle_t raw = nullptr;
+  check(cublasLtCreate(&raw), "cublasLtCreate", {});
+  return Library(raw, cublasLtDestroy);
+}
+
 /// A product whose shape is known.
 class Product {
 public:
-  /// \param[in] epilogue   the first that it will be run with: the heuristic demands pointers
-  Product(cublasLtHandle_t library, GemmShape const& shape, cublasComputeType_t compute, Epilogue const& epilogue)
+  /// \param[in] wanted     how many algorithms the heuristic is asked for
+  /// \param[in] epilogue   the first that it will be run with: the heuristic demands pointers, and reads nothing there
+  Product(cublasLtHandle_t library, GemmShape const& shape, int wanted, cublasComputeType_t compute,
+          Epilogue const& epilogue)
       : m_shape(shape), m_operation(make_operation(compute)), m_a(layout_a()), m_b(layout_b()), m_c(layout_c()) {
     set_pointers(epilogue);
-    choose_algorithm(library);
+    find_algorithms(library, wanted);
   }
 
+  int algorithms() const { return m_algorithms; }
+
+  /// By the last algorithm.
   void run(cublasLtHandle_t library, cudaStream_t stream, void const* a, void const* b, void* c,
            Epilogue const& epilogue, std::byte* workspace) const {
     std::uint32_t const alignment = row_alignment(m_shape);
@@ -91,7 +108,7 @@ public:
     set_pointers(epilogue);
     float const one = 1, beta = m_shape.mode == Write::add ? 1.0F : 0.0F;
     check(cublasLtMatmul(library, m_operation.get(), &one, b, m_b.get(), a, m_a.get(), &beta, c, m_c.get(), c,
-                         m_c.get(), &m_algorithm, workspace, workspace_bytes, stream),
+                         m_c.get(), &m_last, workspace, workspace_bytes, stream),
           "cublasLtMatmul", m_shape);
   }
 
@@ -154,7 +171,7 @@ private:
   Layout layout_b() const { return stored(m_shape.k, m_shape.n, m_shape.b); }
   Layout layout_c() const { return layout(m_shape.output, m_shape.m, m_shape.n); }
 
-  void choose_algorithm(cublasLtHandle_t library) {
+  void find_algorithms(cublasLtHandle_t library, int wanted) {
     cublasLtMatmulPreference_t raw = nullptr;
     check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate", m_shape);
     Owned<cublasLtMatmulPreference_t> const preference(raw, cublasLtMatmulPreferenceDestroy);
@@ -168,62 +185,79 @@ private:
     for (auto const matrix : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       prefer(matrix, row_alignment(m_shape));
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(library, m_operation.get(), m_b.get(), m_a.get(), m_c.get(), m_c.get(), raw, 1,
-                                         &found, &count),
+    TRAINSTONE_REQUIRE(0 < wanted && wanted <= most_variants, "{} algorithms for {}", wanted, to_string(m_shape));
+    cublasLtMatmulHeuristicResult_t found[most_variants] = {};
+    check(cublasLtMatmulAlgoGetHeuristic(library, m_operation.get(), m_b.get(), m_a.get(), m_c.get(), m_c.get(), raw,
+                                         wanted, found, &m_algorithms),
           "cublasLtMatmulAlgoGetHeuristic", m_shape);
-    TRAINSTONE_REQUIRE(count > 0, "cuBLASLt has no algorithm for {} with matrices aligned to {} bytes",
+    TRAINSTONE_REQUIRE(m_algorithms > 0, "cuBLASLt has no algorithm for {} with matrices aligned to {} bytes",
                        to_string(m_shape), row_alignment(m_shape));
-    check(found.state, "the algorithm of cublasLtMatmulAlgoGetHeuristic", m_shape);
-    m_algorithm = found.algo;
+    for (int i = 0; i < m_algorithms; ++i)
+      check(found[i].state, "an algorithm of cublasLtMatmulAlgoGetHeuristic", m_shape);
+    m_last = found[m_algorithms - 1].algo;
   }
 
   GemmShape m_shape;
   Operation m_operation;
   Layout m_a, m_b, m_c;
-  cublasLtMatmulAlgo_t m_algorithm{};
+  int m_algorithms = 0; ///< that the heuristic has found
+  cublasLtMatmulAlgo_t m_last{};
 };
 
 class CublasltGemm {
 public:
   explicit CublasltGemm(cublasComputeType_t fp32) : m_fp32(fp32), m_library(make_library()) {}
 
-  void operator()(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
-                  Epilogue const& epilogue, Vector<std::byte> workspace) {
+  void operator()(ExecutionSpace const& exec, GemmShape const& shape, int variant, void const* a, void const* b,
+                  void* c, Epilogue const& epilogue, Vector<std::byte> workspace) {
     std::uint64_t const needed = cublaslt_gemm_scratch_bytes(shape);
     TRAINSTONE_REQUIRE(workspace.extent(0) >= needed, "cuBLASLt works in {} bytes, and was given {}", needed,
                        workspace.extent(0));
-    Product const& product = find(shape, epilogue);
+    Product const& product = find(shape, variant, epilogue);
     std::byte* const aligned = round_up(workspace.data(), workspace_alignment);
     launch_external({"trainstone::gemm[cuBLASLt]", Phase::gemm, shape.flops(), shape.bytes()}, exec,
                     [&] { product.run(m_library.get(), exec.cuda_stream(), a, b, c, epilogue, aligned); });
   }
 
-private:
-  using Library = Owned<cublasLtHandle_t>;
-
-  static Library make_library() {
-    cublasLtHandle_t raw = nullptr;
-    check(cublasLtCreate(&raw), "cublasLtCreate", {});
-    return Library(raw, cublasLtDestroy);
+  int variants(GemmShape const& shape) const {
+    return Product(m_library.get(), shape, most_variants, compute_type(shape), at_no_memory(shape.epilogue))
+        .algorithms();
   }
 
-  Product const& find(GemmShape const& shape, Epilogue const& epilogue) {
-    if (auto const found = m_products.find(shape); found != m_products.end()) return found->second;
-    auto const compute = shape.inputs == Storage::fp32 ? m_fp32 : CUBLAS_COMPUTE_32F;
-    return m_products.try_emplace(shape, m_library.get(), shape, compute, epilogue).first->second;
+private:
+  /// What the heuristic takes for vectors and matrices of an epilogue.
+  static Epilogue at_no_memory(EpilogueKind kind) {
+    void* const anywhere = reinterpret_cast<void*>(std::uintptr_t{workspace_alignment});
+    Epilogue epilogue{.kind = kind};
+    epilogue.bias.data = epilogue.pre.data = epilogue.bias_gradient.data = anywhere;
+    return epilogue;
+  }
+
+  cublasComputeType_t compute_type(GemmShape const& shape) const {
+    return shape.inputs == Storage::fp32 ? m_fp32 : CUBLAS_COMPUTE_32F;
+  }
+
+  Product const& find(GemmShape const& shape, int variant, Epilogue const& epilogue) {
+    std::pair const key(shape, variant);
+    if (auto const found = m_products.find(key); found != m_products.end()) return found->second;
+    int const wanted = variant + 1;
+    Product product(m_library.get(), shape, wanted, compute_type(shape), epilogue);
+    TRAINSTONE_REQUIRE(product.algorithms() == wanted, "cuBLASLt has {} algorithms for {}, and none with number {}",
+                       product.algorithms(), to_string(shape), variant);
+    return m_products.emplace(key, std::move(product)).first->second;
   }
 
   cublasComputeType_t m_fp32; ///< how products of fp32 are computed
   Library m_library;
-  std::map<GemmShape, Product> m_products;
+  std::map<std::pair<GemmShape, int>, Product> m_products; ///< by variant
 };
 
 /// std::function wants to copy what it holds.
 GemmFunction make(cublasComputeType_t fp32) {
   return [gemm = std::make_shared<CublasltGemm>(fp32)](auto&&... arguments) { (*gemm)(arguments...); };
 }
+
+int variants(cublasComputeType_t fp32, GemmShape const& shape) { return CublasltGemm(fp32).variants(shape); }
 
 } // namespace
 
@@ -236,6 +270,10 @@ bool cublaslt_fuses(GemmShape const& shape) {
   bool const narrow_gradient = shape.mode == Write::overwrite && shape.output == shape.inputs;
   return shape.epilogue != EpilogueKind::bias_gradient || narrow_gradient;
 }
+
+int cublaslt_gemm_variants(GemmShape const& shape) { return variants(CUBLAS_COMPUTE_32F, shape); }
+int cublaslt_tf32_gemm_variants(GemmShape const& shape) { return variants(CUBLAS_COMPUTE_32F_FAST_TF32, shape); }
+std::string cublaslt_version() { return fmt::format("{}", cublasLtGetVersion()); }
 
 GemmFunction make_cublaslt_gemm() { return make(CUBLAS_COMPUTE_32F); }
 GemmFunction make_cublaslt_tf32_gemm() { return make(CUBLAS_COMPUTE_32F_FAST_TF32); }

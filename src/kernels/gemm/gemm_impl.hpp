@@ -9,11 +9,16 @@ namespace trainstone::Impl {
 /// Whether oneDNN has fast products of this type for this CPU.
 bool onednn_computes_natively(Storage inputs);
 std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape);
+std::string onednn_version();
 GemmFunction make_onednn_gemm();
 
 std::uint64_t cublaslt_gemm_scratch_bytes(GemmShape const& shape);
 /// Whether the shape's epilogue, if it has one, is left to cuBLASLt.
 bool cublaslt_fuses(GemmShape const& shape);
+/// The algorithms of the library's heuristic, up to eight, the one that it prefers first.
+int cublaslt_gemm_variants(GemmShape const& shape);
+int cublaslt_tf32_gemm_variants(GemmShape const& shape);
+std::string cublaslt_version();
 GemmFunction make_cublaslt_gemm();
 /// The same, but products of fp32 matrices are computed in tf32.
 GemmFunction make_cublaslt_tf32_gemm();
@@ -33,7 +38,7 @@ std::uint64_t conversion_bytes(GemmShape const& shape);
 /// The kernels that make them, and C of the fp32 one.
 int conversion_launches(GemmShape const& shape);
 /// The product of 16-bit matrices by a function that computes it in fp32; what is left of the scratch is that one's.
-void compute_converted(ExecutionSpace const& exec, GemmFunction const& in_fp32_by, GemmShape const& shape,
+void compute_converted(ExecutionSpace const& exec, GemmFunction const& in_fp32_by, GemmShape const& shape, int variant,
                        void const* a, void const* b, void* c, Vector<std::byte> scratch);
 
 /// Throws Error unless what the epilogue reads and writes fits to the product.

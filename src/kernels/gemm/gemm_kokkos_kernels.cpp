@@ -26,8 +26,8 @@ bool has_atomic_sums(GemmShape const& shape) {
   return !host_reaches_memory && shape.a == Transpose::yes && shape.b == Transpose::no && shape.m * shape.n < 100;
 }
 
-void compute(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c, Epilogue const&,
-             Vector<std::byte>) {
+void compute(ExecutionSpace const& exec, GemmShape const& shape, int, void const* a, void const* b, void* c,
+             Epilogue const&, Vector<std::byte>) {
   TRAINSTONE_REQUIRE(std::max({shape.m, shape.n, shape.k}) <= std::numeric_limits<int>::max(),
                      "KokkosBlas::gemm hands 32-bit extents to the BLAS; {} has larger ones", to_string(shape));
   if (has_atomic_sums(shape)) return kokkos_gemm(exec, shape, a, b, c);

@@ -172,7 +172,7 @@ Product make_product(GemmShape const& shape) {
 
 class OnednnGemm {
 public:
-  void operator()(ExecutionSpace const& exec, GemmShape const& shape, void const* a, void const* b, void* c,
+  void operator()(ExecutionSpace const& exec, GemmShape const& shape, int, void const* a, void const* b, void* c,
                   Epilogue const&, Vector<std::byte> scratch) {
     auto found = m_products.find(shape);
     if (found == m_products.end()) found = m_products.emplace(shape, make_product(shape)).first;
@@ -203,6 +203,11 @@ bool onednn_computes_natively(Storage inputs) {
 }
 
 std::uint64_t onednn_gemm_scratch_bytes(GemmShape const& shape) { return make_product(shape).scratch_bytes(); }
+
+std::string onednn_version() {
+  dnnl::version_t const& version = *dnnl::version();
+  return fmt::format("{}.{}.{}", version.major, version.minor, version.patch);
+}
 
 GemmFunction make_onednn_gemm() { return OnednnGemm(); }
 

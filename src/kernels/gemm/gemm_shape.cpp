@@ -8,8 +8,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 namespace trainstone {
+
+namespace {
+
+std::string_view words_for(EpilogueKind epilogue) {
+  constexpr std::array<std::string_view, 5> words{"", " with bias", " with bias and GELU", " with the GELU's gradient",
+                                                  " with the bias' gradient"};
+  return words[static_cast<std::size_t>(epilogue)];
+}
+
+} // namespace
 
 std::string_view to_string(GemmProvider provider) { return gemm_provider_names[static_cast<std::size_t>(provider)]; }
 
@@ -29,30 +41,43 @@ std::uint64_t GemmShape::bytes() const {
 }
 
 std::string to_string(GemmShape const& shape) {
-  return fmt::format("C ({0}, {1}) {6} {3} A{4} ({0}, {2}) B{5} ({2}, {1}) {7}", shape.m, shape.n, shape.k,
+  return fmt::format("C ({0}, {1}) {6} {3} A{4} ({0}, {2}) B{5} ({2}, {1}) {7}{8}", shape.m, shape.n, shape.k,
                      shape.mode == Write::add ? "+=" : "=", shape.a == Transpose::yes ? "^T" : "",
                      shape.b == Transpose::yes ? "^T" : "", trainstone::to_string(shape.output),
-                     trainstone::to_string(shape.inputs));
+                     trainstone::to_string(shape.inputs), words_for(shape.epilogue));
 }
 
-GemmChoice::GemmChoice(GemmProvider usual, std::map<GemmShape, GemmProvider> const& others) : GemmChoice(usual) {
-  for (auto const& [shape, provider] : others) {
-    GemmShape of_product = shape;
-    of_product.epilogue = EpilogueKind::none;
-    m_others[of_product] = resolve_gemm_provider(provider);
-  }
+std::string to_string(GemmMethod const& method) {
+  std::string name(to_string(method.provider));
+  if (method.variant > 0) name += fmt::format("#{}", method.variant);
+  return name;
 }
 
-GemmProvider GemmChoice::operator()(GemmShape shape) const {
-  shape.epilogue = EpilogueKind::none;
+GemmMethod parse_gemm_method(std::string_view name) {
+  std::size_t const mark = std::min(name.find('#'), name.size());
+  GemmMethod method = parse_gemm_provider(name.substr(0, mark));
+  if (mark == name.size()) return method;
+  auto const [end, error] = std::from_chars(name.data() + mark + 1, name.data() + name.size(), method.variant);
+  TRAINSTONE_REQUIRE_INPUT(error == std::errc() && end == name.data() + name.size() && method.variant > 0,
+                           "'{}' names no variant of a GEMM provider: they are numbered, as {}#1", name,
+                           to_string(method.provider));
+  return method;
+}
+
+GemmChoice::GemmChoice(GemmProvider usual, std::map<GemmShape, GemmMethod> const& others) : GemmChoice(usual) {
+  for (auto const& [shape, method] : others)
+    m_others.insert_or_assign(shape, GemmMethod{resolve_gemm_provider(method.provider), method.variant});
+}
+
+GemmMethod GemmChoice::operator()(GemmShape const& shape) const {
   auto const found = m_others.find(shape);
-  return found == m_others.end() ? m_usual : found->second;
+  return found == m_others.end() ? GemmMethod(m_usual) : found->second;
 }
 
 std::vector<GemmProvider> GemmChoice::providers() const {
   std::vector<GemmProvider> all{m_usual};
-  for (auto const& [shape, provider] : m_others)
-    if (std::ranges::count(all, provider) == 0) all.push_back(provider);
+  for (auto const& [shape, method] : m_others)
+    if (std::ranges::count(all, method.provider) == 0) all.push_back(method.provider);
   return all;
 }
 

@@ -78,37 +78,60 @@ struct GemmShape {
   std::uint64_t bytes() const;
 };
 
-/// The provider of each product: one provider for all products, and other providers for some shapes. A plain value.
+/// How a product is computed: by whom, and by which of the provider's variants of it. They have the same scratch and
+/// the same kernels, and differ in time and in the order of sums. Variant 0 is what the provider itself prefers.
+struct GemmMethod {
+  GemmProvider provider = GemmProvider::automatic;
+  int variant = 0;
+
+  /// Not explicit, because a provider is the simplest method.
+  GemmMethod(GemmProvider by, int its_variant = 0) : provider(by), variant(its_variant) {}
+  auto operator<=>(GemmMethod const&) const = default;
+};
+
+/// "cublaslt", and of its variant 3 "cublaslt#3".
+std::string to_string(GemmMethod const& method);
+/// The method of that name. Throws InputError if there is no such provider, or no number behind the #.
+GemmMethod parse_gemm_method(std::string_view name);
+
+/// The method of each product: one provider for all products, and other methods for some shapes. A plain value.
 /// Scratch and kernels are predicted from it, and a Gemm computes with it.
 class GemmChoice {
 public:
   /// One provider for all products. Not explicit, because a provider is the simplest choice.
   GemmChoice(GemmProvider provider) : m_usual(resolve_gemm_provider(provider)) {}
-  /// \param[in] others  by shape, whose epilogue is not looked at
-  /// \throws InputError  if one of them is not built
-  GemmChoice(GemmProvider usual, std::map<GemmShape, GemmProvider> const& others);
+  /// \param[in] others  by shape with its epilogue
+  /// \throws InputError  if the provider of one of them is not built
+  GemmChoice(GemmProvider usual, std::map<GemmShape, GemmMethod> const& others);
 
   /// The provider for shapes that are not named. Like the providers below, it is never `automatic`.
   GemmProvider usual() const { return m_usual; }
-  GemmProvider operator()(GemmShape shape) const;
+  GemmMethod operator()(GemmShape const& shape) const;
   /// All providers that may compute, the usual one first.
   std::vector<GemmProvider> providers() const;
 
 private:
   GemmProvider m_usual;
-  std::map<GemmShape, GemmProvider> m_others;
+  std::map<GemmShape, GemmMethod> m_others;
 };
 
 /// describe_gemm of all providers of a choice: "onednn bf16, blas bf16 as fp32".
 std::string describe_gemm(GemmChoice const& choice, Storage inputs);
 
-/// The shape as a name that tells all but its epilogue: "C (7, 5) fp32 += A^T (7, 3) B (3, 5) fp32".
+/// The shape as a name that tells all: "C (7, 5) fp32 += A^T (7, 3) B (3, 5) fp32", and "with bias" behind it.
 std::string to_string(GemmShape const& shape);
 
 /// The scratch in bytes that `provider` (resolved first) takes for `shape`: of fp32 0 but for oneDNN and cuBLASLt.
 /// Depends on the CPU and on the number of OpenMP threads at the time of the call, as the execution does. One scratch
 /// of the maximum serves all shapes.
 std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape);
+
+/// How many variants `provider` (resolved first) has of `shape`, at least 1. Depends on the version of its library and
+/// on the device.
+int gemm_variants(GemmProvider provider, GemmShape const& shape);
+
+/// The built providers, with the versions of libraries that may change under the program: "cublaslt=130100 kokkos".
+std::string gemm_versions();
 
 /// The kernels that a product of `shape` by `provider` (resolved first) takes: 1, one per matrix that is converted to
 /// fp32 or back, and one for an epilogue that the provider leaves to others. 0 if C is empty.

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace trainstone {
@@ -48,6 +49,12 @@ auto range(ExecutionSpace const& exec, Index count) {
   return Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<Index>>(exec, 0, count);
 }
 
+template <class T>
+void fill(ExecutionSpace const& exec, T* data, Index count, float value) {
+  launch_for(
+      {"trainstone::peaks::fill"}, range(exec, count), KOKKOS_LAMBDA(Index i) { data[i] = from_float<T>(value); });
+}
+
 // --- matrix products -----------------------------------------------------------------------------------------------
 
 /// Small whole numbers, which every type holds: sums of products of them are exact in fp32, in any order.
@@ -66,6 +73,7 @@ template <class Output>
 struct CountWrongProducts {
   GemmShape shape;
   Output const* c;
+  float factor, tolerance; ///< what C is of the sum, and how far off it may be, relatively
   static constexpr Index samples = 101;
 
   KOKKOS_FUNCTION void operator()(Index sample, Index& wrong) const {
@@ -76,47 +84,92 @@ struct CountWrongProducts {
       float const b = small_number(shape.b == Transpose::no ? l * shape.n + j : j * shape.k + l);
       sum += a * b;
     }
-    if (to_float(c[i * shape.n + j]) != to_float(from_float<Output>(sum))) ++wrong;
+    float const right = to_float(from_float<Output>(factor * sum));
+    if (!(Kokkos::abs(to_float(c[i * shape.n + j]) - right) <= tolerance * Kokkos::abs(right))) ++wrong;
   }
 };
 
-template <class Input, class Output>
-double gemm_rate(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, double seconds) {
-  auto const stored = [](Index rows, Index columns, Transpose transpose) {
-    return transpose == Transpose::no ? std::array{rows, columns} : std::array{columns, rows};
-  };
-  auto const [a_rows, a_columns] = stored(shape.m, shape.k, shape.a);
-  auto const [b_rows, b_columns] = stored(shape.k, shape.n, shape.b);
-  GemmShape checked = shape;
-  checked.mode = Write::overwrite;
-  std::uint64_t const scratch_bytes =
-      std::max(gemm_scratch_bytes(provider, shape), gemm_scratch_bytes(provider, checked));
-  MemoryLedger ledger;
-  Allocation const memory(ledger, MemoryCategory::buffers, "peaks",
-                          total_bytes({planned<Input>("A", shape.m * shape.k), planned<Input>("B", shape.k * shape.n),
-                                       planned<Output>("C", shape.m * shape.n),
-                                       planned<std::byte>("scratch", static_cast<Index>(scratch_bytes))}));
-  Arena arena(memory.bytes());
-  auto const a = arena.matrix<Input>("A", a_rows, a_columns), b = arena.matrix<Input>("B", b_rows, b_columns);
-  auto const c = arena.matrix<Output>("C", shape.m, shape.n);
-  Gemm gemm(provider, arena.vector<std::byte>("scratch", static_cast<Index>(scratch_bytes)));
+/// The relative distance of neighbours in the narrowest type.
+constexpr float step_of_bf16 = 0x1p-7F;
 
-  fill_small_numbers(exec, a);
-  fill_small_numbers(exec, b);
-  gemm(exec, checked.a, a, checked.b, b, c, checked.mode);
-  Index wrong = 0;
-  launch_reduce({"trainstone::peaks::check_gemm"}, range(exec, CountWrongProducts<Output>::samples),
-                CountWrongProducts<Output>{shape, c.data()}, wrong);
-  TRAINSTONE_REQUIRE(wrong == 0, "GEMM provider {} computed {} of {} sampled elements wrongly for m {}, n {}, k {}",
-                     to_string(provider), wrong, CountWrongProducts<Output>::samples, shape.m, shape.n, shape.k);
-  double const time = shortest_time(exec, seconds, [&] { gemm(exec, shape.a, a, shape.b, b, c, shape.mode); });
-  return static_cast<double>(shape.flops()) / time;
+/// A product with its memory.
+template <class Input, class Output>
+class MeasuredProduct {
+public:
+  MeasuredProduct(ExecutionSpace const& exec, GemmMethod const& method, GemmShape const& shape)
+      : m_exec(exec), m_method(method), m_shape(shape) {
+    EpilogueKind const kind = shape.epilogue;
+    bool const has_bias = kind == EpilogueKind::bias || kind == EpilogueKind::bias_gelu;
+    bool const has_pre = kind == EpilogueKind::bias_gelu || kind == EpilogueKind::gelu_gradient;
+    Index const bias = has_bias ? shape.n : 0, pre = has_pre ? shape.m : 0;
+    Index const gradient = kind == EpilogueKind::bias_gradient ? shape.m : 0;
+    auto const scratch = static_cast<Index>(gemm_scratch_bytes(method.provider, shape));
+    m_memory.emplace(m_ledger, MemoryCategory::buffers, "peaks",
+                     total_bytes({planned<Input>("A", shape.m * shape.k), planned<Input>("B", shape.k * shape.n),
+                                  planned<Output>("C", shape.m * shape.n), planned<Input>("bias", bias),
+                                  planned<Output>("pre", pre * shape.n), planned<Output>("bias gradient", gradient),
+                                  planned<std::byte>("scratch", scratch)}));
+    Arena arena(m_memory->bytes());
+    m_a = stored(arena, "A", shape.m, shape.k, shape.a);
+    m_b = stored(arena, "B", shape.k, shape.n, shape.b);
+    m_c = arena.matrix<Output>("C", shape.m, shape.n);
+    m_bias = arena.vector<Input>("bias", bias);
+    m_pre = arena.matrix<Output>("pre", pre, shape.n);
+    m_epilogue = {
+        .kind = kind, .bias = m_bias, .pre = m_pre, .bias_gradient = arena.vector<Output>("bias gradient", gradient)};
+    m_gemm.emplace(GemmChoice(method.provider, {{shape, method}}), arena.vector<std::byte>("scratch", scratch));
+  }
+
+  void operator()() { (*m_gemm)(m_exec, m_shape.a, m_a, m_shape.b, m_b, m_c, m_shape.mode, m_epilogue); }
+
+  /// Computes once, into zeros, with a bias of 0. A GELU's gradient at 0 is 1/2, up to rounding of its parts.
+  void check() {
+    fill_small_numbers(m_exec, m_a);
+    fill_small_numbers(m_exec, m_b);
+    fill(m_exec, m_c.data(), static_cast<Index>(m_c.size()), 0);
+    fill(m_exec, m_bias.data(), static_cast<Index>(m_bias.size()), 0);
+    fill(m_exec, m_pre.data(), static_cast<Index>(m_pre.size()), 0);
+    (*this)();
+    bool const halves = m_shape.epilogue == EpilogueKind::gelu_gradient;
+    Output const* const product = m_shape.epilogue == EpilogueKind::bias_gelu ? m_pre.data() : m_c.data();
+    Index wrong = 0;
+    launch_reduce({"trainstone::peaks::check_gemm"}, range(m_exec, CountWrongProducts<Output>::samples),
+                  CountWrongProducts<Output>{m_shape, product, halves ? 0.5F : 1.0F, halves ? step_of_bf16 : 0.0F},
+                  wrong);
+    TRAINSTONE_REQUIRE(wrong == 0, "GEMM provider {} computed {} of {} sampled elements wrongly for {}",
+                       to_string(m_method), wrong, CountWrongProducts<Output>::samples, to_string(m_shape));
+  }
+
+private:
+  static Matrix<Input> stored(Arena& arena, char const* label, Index rows, Index columns, Transpose transpose) {
+    return transpose == Transpose::no ? arena.matrix<Input>(label, rows, columns)
+                                      : arena.matrix<Input>(label, columns, rows);
+  }
+
+  ExecutionSpace m_exec;
+  GemmMethod m_method;
+  GemmShape m_shape;
+  MemoryLedger m_ledger;
+  std::optional<Allocation> m_memory;
+  Matrix<Input> m_a, m_b;
+  Matrix<Output> m_c, m_pre;
+  Vector<Input> m_bias;
+  Epilogue m_epilogue;
+  std::optional<Gemm> m_gemm;
+};
+
+template <class Input, class Output>
+double gemm_rate(ExecutionSpace const& exec, GemmMethod const& method, GemmShape const& shape, double seconds) {
+  MeasuredProduct<Input, Output> product(exec, method, shape);
+  product.check();
+  return static_cast<double>(shape.flops()) / shortest_time(exec, seconds, [&] { product(); });
 }
 
-double gemm_rate_of_types(ExecutionSpace const& exec, GemmProvider provider, GemmShape const& shape, double seconds) {
+double gemm_rate_of_types(ExecutionSpace const& exec, GemmMethod const& method, GemmShape const& shape,
+                          double seconds) {
   return with_storage(shape.inputs, [&]<class Input>() {
-    return shape.output == Storage::fp32 ? gemm_rate<Input, float>(exec, provider, shape, seconds)
-                                         : gemm_rate<Input, Input>(exec, provider, shape, seconds);
+    return shape.output == Storage::fp32 ? gemm_rate<Input, float>(exec, method, shape, seconds)
+                                         : gemm_rate<Input, Input>(exec, method, shape, seconds);
   });
 }
 
@@ -158,10 +211,6 @@ struct Update {
   }
 };
 
-void fill(ExecutionSpace const& exec, float* data, Index count, float value) {
-  launch_for({"trainstone::peaks::fill"}, range(exec, count), KOKKOS_LAMBDA(Index i) { data[i] = value; });
-}
-
 Index count_other(ExecutionSpace const& exec, float const* data, Index count, float value) {
   Index other = 0;
   launch_reduce(
@@ -192,12 +241,12 @@ BandwidthPeak measure_bandwidth(ExecutionSpace const& exec, Vector<float> memory
 
 } // namespace
 
-GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmProvider provider, std::span<GemmShape const> shapes,
+GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmMethod const& method, std::span<GemmShape const> shapes,
                            double seconds) {
   CountersGuard const guard;
   GemmPeak best;
   for (GemmShape const& shape : shapes) {
-    double const rate = gemm_rate_of_types(exec, provider, shape, seconds / static_cast<double>(shapes.size()));
+    double const rate = gemm_rate_of_types(exec, method, shape, seconds / static_cast<double>(shapes.size()));
     if (rate > best.flops_per_second) best = {rate, shape};
   }
   return best;

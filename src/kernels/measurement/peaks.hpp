@@ -53,11 +53,12 @@ constexpr std::array<GemmShape, 4> gemm_peak_shapes(Storage values = Storage::fp
   }};
 }
 
-/// The best rate of `provider` over `shapes`, conversions included where it converts 16-bit matrices.
+/// The best rate of `method` over `shapes`, with their epilogues, and with conversions where it converts 16-bit
+/// matrices. The FLOPs counted are those of the product alone.
 /// \param[in] exec     fenced before and after each repetition; complete on return
 /// \param[in] seconds  about how long to measure in all; each shape runs at least three times
 /// \throws Error       if a product is wrong
-GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmProvider provider,
+GemmPeak measure_gemm_peak(ExecutionSpace const& exec, GemmMethod const& method,
                            std::span<GemmShape const> shapes = gemm_peak_shapes(), double seconds = 0.4);
 
 struct BandwidthPeak {
