@@ -3,6 +3,8 @@
 #include "kernels/common/instantiate.hpp"
 #include "kernels/norm_sums_impl.hpp"
 
+#include <algorithm>
+
 namespace trainstone {
 
 void sum(ExecutionSpace const& exec, Vector<float const> x, Vector<double> result) {
@@ -18,7 +20,24 @@ void sum(ExecutionSpace const& exec, Vector<float const> x, Vector<double> resul
 
 void tree_sum(ExecutionSpace const& exec, Vector<double> values, Vector<double> result) {
   Impl::require_shape("tree_sum: result", result, {1});
-  Impl::launch_tree<Impl::TreeSum>(exec, values, result);
+  TreeSection const all{0, Impl::extent(values, 0)};
+  tree_sums(exec, values, {&all, 1}, result);
+}
+
+void tree_sums(ExecutionSpace const& exec, Vector<double> values, std::span<TreeSection const> sections,
+               Vector<double> results) {
+  Impl::require_shape("tree_sums: results", results, {std::ssize(sections)});
+  for (TreeSection const& section : sections)
+    TRAINSTONE_REQUIRE(0 <= section.begin && 0 <= section.count &&
+                           section.begin + section.count <= Impl::extent(values, 0),
+                       "tree_sums: {} values from {} on, of {}", section.count, section.begin, values.size());
+  double* sums = results.data();
+  while (!sections.empty()) {
+    auto const some = sections.first(std::min(sections.size(), static_cast<std::size_t>(most_tree_sections)));
+    Impl::launch_trees<Impl::TreeSum>(exec, values.data(), some, sums);
+    sections = sections.subspan(some.size());
+    sums += some.size();
+  }
 }
 
 void collect_shares(ExecutionSpace const& exec, Matrix<double const> gathered, Index first, Vector<double> values) {

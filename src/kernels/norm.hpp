@@ -9,6 +9,7 @@
 #include "kernels/norm_tree.hpp"
 
 #include <cstdint>
+#include <span>
 
 namespace trainstone {
 
@@ -28,6 +29,15 @@ void squared_block_sums(ExecutionSpace const& exec, Vector<T const> x, Vector<do
 /// \throws Error               if extents differ (message names both shapes)
 /// Starts tree_sum_launches(n) kernels. Work of all: n FLOP; 8 n + 8 bytes.
 void tree_sum(ExecutionSpace const& exec, Vector<double> values, Vector<double> result);
+
+/// The same of many sections of the values at once: results[s] is the tree over section s.
+/// \param[in]     exec         work is enqueued here; returns without fencing
+/// \param[in,out] values (n)   those of sections are lost   \param[in] sections  that do not overlap
+/// \param[out] results (S)     overwritten
+/// \throws Error               if a section leaves the values, or there are more or fewer results than sections
+/// Starts tree_sums_launches(sections) kernels. Work of all: as that of tree_sum() of every section.
+void tree_sums(ExecutionSpace const& exec, Vector<double> values, std::span<TreeSection const> sections,
+               Vector<double> results);
 
 /// values = the same range of every share, one behind the other: values[i] = gathered[i / m][first + i % m], m = n / P.
 ///                                                           reference: itself

@@ -4,6 +4,7 @@
 // devices runs anywhere with the same bits.
 
 #include "kernels/common/flat.hpp"
+#include "kernels/common/large_body.hpp"
 #include "kernels/norm_tree.hpp"
 
 namespace trainstone::Impl {
@@ -57,27 +58,75 @@ struct DeviceTree {
   }
 };
 
-/// result = the balanced binary tree over all values, which are lost: a team for every tree_leaves values, then for as
-/// many sums of teams, until there is one team.
+/// A tree of which some levels are added up.
+struct GrowingTree {
+  double *nodes, *result;
+  Index terms;    ///< sums that are left
+  Index team = 0; ///< the first one that adds some of them
+
+  KOKKOS_INLINE_FUNCTION Index teams() const { return terms > tree_leaves ? divide_up(terms, tree_leaves) : 1; }
+  KOKKOS_INLINE_FUNCTION bool ends() const { return terms <= tree_leaves; }
+};
+
+/// What a kernel is told of the trees that it goes over.
+struct GrowingTrees {
+  int count = 0;
+  GrowingTree trees[most_tree_sections] = {};
+
+  void add(GrowingTree const& tree) { trees[count++] = tree; }
+  /// Deals out teams. \return how many there are
+  Index number_teams() {
+    Index teams = 0;
+    for (int i = 0; i < count; ++i) {
+      trees[i].team = teams;
+      teams += trees[i].teams();
+    }
+    return teams;
+  }
+  KOKKOS_INLINE_FUNCTION GrowingTree const& of_team(Index team) const {
+    int i = 0;
+    while (i + 1 < count && trees[i + 1].team <= team) ++i;
+    return trees[i];
+  }
+};
+
+/// Of every tree: a team for every tree_leaves of its terms.
 template <class Tree>
-void launch_tree(ExecutionSpace const& exec, Vector<double> const& values, Vector<double> const& result) {
-  double *const nodes = values.data(), *const sum = result.data();
-  Index stride = 1;
-  for (Index terms = static_cast<Index>(values.size()); stride > 0; stride *= tree_leaves) {
-    Index const teams = terms > tree_leaves ? divide_up(terms, tree_leaves) : 1;
-    bool const is_last = teams == 1;
-    auto const added = static_cast<std::uint64_t>(is_last ? terms : terms - teams);
-    Kernel const kernel{
-        .label = "trainstone::norm::tree", .flops = added, .bytes = (added + (is_last ? 1 : 0)) * sizeof(double)};
-    launch_for(
-        kernel, Tree::policy(exec, teams), KOKKOS_LAMBDA(Team const& team) {
-          Index const first = team.league_rank() * tree_leaves;
-          Tree::sum(team, nodes + first * stride, stride, minimum(tree_leaves, terms - first));
-          if (!is_last) return;
-          Kokkos::single(Kokkos::PerTeam(team), [&] { sum[0] = terms > 0 ? nodes[0] : 0.0; });
-        });
-    if (is_last) return;
-    terms = teams;
+void launch_levels(Kernel const& kernel, ExecutionSpace const& exec, Index teams, GrowingTrees const& all,
+                   Index stride) {
+  launch_for(
+      kernel, for_large_body(Tree::policy(exec, teams)), KOKKOS_LAMBDA(Team const& team) {
+        GrowingTree const& tree = all.of_team(team.league_rank());
+        Index const first = (team.league_rank() - tree.team) * tree_leaves;
+        Tree::sum(team, tree.nodes + first * stride, stride, minimum(tree_leaves, tree.terms - first));
+        if (!tree.ends()) return;
+        Kokkos::single(Kokkos::PerTeam(team), [&] { *tree.result = tree.terms > 0 ? tree.nodes[0] : 0.0; });
+      });
+}
+
+/// results = the balanced binary trees over the values of sections, which are lost: a team for every tree_leaves
+/// values, then for as many sums of teams, until every section has one team.
+template <class Tree>
+void launch_trees(ExecutionSpace const& exec, double* values, std::span<TreeSection const> sections, double* results) {
+  GrowingTrees all;
+  for (TreeSection const& section : sections) all.add({values + section.begin, results++, section.count});
+  for (Index stride = 1; all.count > 0; stride *= tree_leaves) {
+    GrowingTrees left;
+    Index added = 0, ended = 0;
+    for (int i = 0; i < all.count; ++i) {
+      GrowingTree tree = all.trees[i];
+      added += tree.ends() ? tree.terms : tree.terms - tree.teams();
+      ended += tree.ends() ? 1 : 0;
+      if (tree.ends()) continue;
+      tree.terms = tree.teams();
+      left.add(tree);
+    }
+    Kernel const kernel{.label = "trainstone::norm::tree",
+                        .flops = static_cast<std::uint64_t>(added),
+                        .bytes = static_cast<std::uint64_t>(added + ended) * sizeof(double)};
+    Index const teams = all.number_teams();
+    launch_levels<Tree>(kernel, exec, teams, all, stride);
+    all = left;
   }
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/optimizer.hpp"
 
 #include "kernels/common/flat.hpp"
+#include "kernels/common/large_body.hpp"
 #include "kernels/common/shapes.hpp"
 
 #include <cmath>
@@ -114,6 +115,18 @@ struct Pieces {
 
   Index begin() const { return count > 0 ? pieces[0].begin : 0; }
   Index end() const { return count > 0 ? pieces[count - 1].end : 0; }
+  /// The first piece that ends behind element i; `count` if there is none.
+  KOKKOS_INLINE_FUNCTION int first_behind(Index i) const {
+    int before = 0, behind = count; // the pieces before end before i
+    while (before < behind) {
+      int const middle = (before + behind) / 2;
+      if (pieces[middle].end <= i)
+        before = middle + 1;
+      else
+        behind = middle;
+    }
+    return before;
+  }
   std::uint64_t elements() const {
     Index sum = 0;
     for (int i = 0; i < count; ++i) sum += pieces[i].end - pieces[i].begin;
@@ -142,10 +155,10 @@ void launch_update(Kernel const& kernel, ExecutionSpace const& exec, Pieces cons
   bool const aligned = body.is_aligned();
   Index const begin = pieces.begin(), end = pieces.end();
   launch_for(
-      kernel, Chunks::template policy<Body>(exec, end - begin), KOKKOS_LAMBDA(Team const& team) {
+      kernel, for_large_body(Chunks::template policy<Body>(exec, end - begin)), KOKKOS_LAMBDA(Team const& team) {
         Index const first = begin + team.league_rank() * Chunks::template elements<Body>;
         Index const last = minimum(first + Chunks::template elements<Body>, end);
-        for (int i = 0; i < pieces.count; ++i) {
+        for (int i = pieces.first_behind(first); i < pieces.count && pieces.pieces[i].begin < last; ++i) {
           UpdatePiece const& piece = pieces.pieces[i];
           Index const from = first < piece.begin ? piece.begin : first, to = minimum(last, piece.end);
           if (from < to) Chunks::run(team, from, to, aligned, body.of_piece(piece.decays));

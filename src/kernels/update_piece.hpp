@@ -11,6 +11,6 @@ struct UpdatePiece {
 };
 
 /// That an update goes over at once.
-inline constexpr Index most_update_pieces = 32;
+inline constexpr Index most_update_pieces = 128;
 
 } // namespace trainstone

@@ -26,7 +26,8 @@ std::vector<double> terms_of_many_sizes(Index count) {
 template <class Tree>
 double tree_of(ExecutionSpace const& exec, std::vector<double> const& values) {
   DeviceTensor<double> const all(values), result(1, -1.0);
-  Impl::launch_tree<Tree>(exec, all.vector(), result.vector());
+  TreeSection const section{0, static_cast<Index>(all.vector().size())};
+  Impl::launch_trees<Tree>(exec, all.vector().data(), {&section, 1}, result.vector().data());
   return result.values().front();
 }
 

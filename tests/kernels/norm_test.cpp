@@ -92,6 +92,51 @@ TEST_CASE("a tree of several kernels has the bits of the recursion", "[norm]") {
   CHECK(tree_sum_launches(tree_leaves * tree_leaves + 1) == 3);
 }
 
+TEST_CASE("trees of many sections have the bits of one tree each, and as many kernels as the tallest", "[norm]") {
+  ExecutionSpace const exec;
+  std::vector<Index> const counts{3, 0, 2 * tree_leaves + 5, 1, tree_leaves, 67, tree_leaves + 1};
+  for (std::size_t const repeats : {1u, 10u, 19u}) { // up to 133 sections: of 64 a kernel
+    std::vector<TreeSection> sections;
+    Index end = 2; // values between sections stay
+    for (std::size_t i = 0; i < repeats * counts.size(); ++i) {
+      sections.push_back({end, counts[i % counts.size()]});
+      end += counts[i % counts.size()] + 3;
+    }
+    std::vector<double> const values = terms_of_many_sizes(static_cast<std::size_t>(end));
+    DeviceTensor<double> const all(values), results(std::ssize(sections), -1.0);
+    std::uint64_t const before = total_launches(counters());
+    tree_sums(exec, all.vector(), sections, results.vector());
+    std::uint64_t const launches = 2 * ((sections.size() + 63) / 64);
+    CHECK(total_launches(counters()) - before == launches);
+    CHECK(tree_sums_launches(sections) == launches);
+    std::vector<double> expected;
+    for (auto const& [begin, count] : sections)
+      expected.push_back(count == 0 ? 0.0
+                                    : tree(values, static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
+    CHECK(results.values() == expected);
+    std::vector<double> const left = all.values();
+    for (auto const& [begin, count] : sections) {
+      auto const last = static_cast<std::size_t>(begin + count);
+      CHECK(left[last] == values[last]);
+    }
+  }
+  CHECK(tree_sums_launches({}) == 0);
+  std::vector<TreeSection> const low(64, TreeSection{0, tree_leaves});
+  CHECK(tree_sums_launches(low) == 1);
+}
+
+TEST_CASE("trees refuse sections outside of the values, and other numbers of results", "[norm]") {
+  ExecutionSpace const exec;
+  DeviceTensor<double> const values(8, 1.0), two(2, 0.0);
+  auto const sum = [&](std::vector<TreeSection> const& sections) {
+    tree_sums(exec, values.vector(), sections, two.vector());
+  };
+  CHECK_NOTHROW(sum({{0, 4}, {4, 4}}));
+  CHECK_THROWS_AS(sum({{0, 4}, {5, 4}}), Error);
+  CHECK_THROWS_AS(sum({{0, 4}, {-1, 4}}), Error);
+  CHECK_THROWS_AS(sum({{0, 4}}), Error);
+}
+
 TEST_CASE("the squared norm gives the same bits in every run and for any number of threads") {
   std::vector<float> const x = random_values(67 * norm_block, 1);
   double const first = norm_of(ExecutionSpace(), x);

@@ -10,14 +10,14 @@
 using namespace trainstone;
 using trainstone::test::make_config;
 
-TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and 4 L + 12 for norm and update", "[train][plan]") {
+TEST_CASE("a step starts 28 L + 11 kernels per micro-batch, and three for norm and update", "[train][plan]") {
   std::uint64_t const layers = GENERATE(1, 5), rank_micro_batches = GENERATE(1, 3);
   RunConfig config =
       make_config({static_cast<Index>(layers), 3, 12, 11, 29}, 11,
                   {2, static_cast<Index>(rank_micro_batches), 2 * static_cast<Index>(rank_micro_batches)});
   RunPlan const plan = plan_run(config, 0, 1);
-  CHECK(plan.step_launches == rank_micro_batches * (28 * layers + 11) + 3 * (layers + 3));
-  CHECK(plan.update_launches == layers + 3);
+  CHECK(plan.step_launches == rank_micro_batches * (28 * layers + 11) + 2);
+  CHECK(plan.update_launches == 1);
   CHECK(plan.evaluation_launches == 10 * layers + 5);
   config.model_options.dropout = 0.1;
   CHECK(plan_run(config, 0, 1).step_launches == plan.step_launches + rank_micro_batches * (4 * layers + 2));
@@ -31,7 +31,7 @@ TEST_CASE("the norm's tree takes a second kernel for a group of more than 2^20 e
   CHECK(launches((1 << 16) + 128) == launches(128) + 1);
 }
 
-TEST_CASE("an update starts one kernel more for every 32 pieces of matrices and of other tensors", "[train][plan]") {
+TEST_CASE("an update starts a kernel for every 128 pieces of matrices and of other tensors", "[train][plan]") {
   auto const launches = [](Index slices, Index layers) {
     RunConfig config = make_config({layers, 8, 128, 16, 512}, 11, {1, 1, 1});
     config.parallel.tensor_blocks = slices;
@@ -39,9 +39,10 @@ TEST_CASE("an update starts one kernel more for every 32 pieces of matrices and 
   };
   // Of a block: the tensors that are whole, and of each slice two matrices, a bias, two matrices, of which the second
   // is behind a bias. No slice ends at a multiple of 256.
-  CHECK(launches(1, 5) == 5 + 3);
-  CHECK(launches(4, 5) == 5 + 3);     // 1 + 4 * 5 pieces
-  CHECK(launches(8, 5) == 2 * 5 + 3); // 1 + 8 * 5
+  CHECK(launches(8, 3) == 1); // 3 blocks of 1 + 8 * 5 pieces, two tables, the final norm: 126
+  CHECK(launches(8, 4) == 2); // 167
+  CHECK(launches(8, 6) == 2); // 249
+  CHECK(launches(8, 7) == 3); // 290
 }
 
 TEST_CASE("all blocks but the last one compute again: 8 kernels and 16 n h^2 FLOPs each, or one kernel",
@@ -87,8 +88,11 @@ TEST_CASE("collectives add a kernel per reduction of a ring, and per group whose
   CHECK(plan.step_launches == plan_of(1, ddp).step_launches + reductions * buckets);
   ParallelConfig const zero{
       .strategy = Strategy::zero, .zero_stage = 1, .bucket_bytes = 1e9, .first_bucket_bytes = 1e9};
-  CHECK(plan_of(ranks, zero).step_launches ==
-        plan_of(1, zero).step_launches + reductions * (layers + 3)); // root has three groups
+  std::uint64_t const groups = layers + 3, joint = 2, apart = 3 * groups; // kernels of the norm; root has three groups
+  CHECK(plan_of(ranks, zero).step_launches == plan_of(1, zero).step_launches + reductions * groups + apart - joint);
+  ParallelConfig fsdp = zero;
+  fsdp.zero_stage = 3; // gradients and parameters of a rank are its shares, side by side
+  CHECK(plan_of(ranks, fsdp).update_launches == 1);
 }
 
 TEST_CASE("products of a step read and write each operand once: bytes by hand", "[train][plan]") {

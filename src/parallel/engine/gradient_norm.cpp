@@ -3,6 +3,7 @@
 #include "comm/execution/control.hpp"
 #include "core/host_copy.hpp"
 #include "kernels/norm.hpp"
+#include "parallel/engine/joint_shares.hpp"
 
 #include <cmath>
 
@@ -26,35 +27,55 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
 }
 
 double GradientNorm::operator()(std::function<StoredVector(Index group)> const& share) {
-  for (Index g = 0; g < std::ssize(m_layout->groups); ++g) {
-    StoredVector const gradient = share(g);
-    if (gradient.size == 0) continue; // another rank's
-    Index const begin = m_layout->norm_blocks_begin(g, m_layout->member());
+  for (JointShares const& joint : joint_shares(0, std::ssize(m_layout->groups) - 1, share)) {
+    StoredVector const& gradient = joint.values;
+    Index const begin = m_layout->norm_blocks_begin(joint.first_group, m_layout->member());
     Vector<double> const sums(m_block_sums.data() + begin, static_cast<std::size_t>(gradient.size / norm_block));
     with_storage(gradient.storage, [&]<class T>() { squared_block_sums<T>(m_exec, gradient.as<T>(), sums); });
   }
   if (m_gather) m_gather->run();
-  auto const owners = static_cast<std::size_t>(m_layout->ownership.owners());
-  Matrix<double const> const gathered(m_block_sums.data(), owners, m_block_sums.extent(0) / owners);
-  double* section_sum = m_section_sums.data();
-  for (Index g = 0; g < std::ssize(m_layout->groups); ++g) {
-    ParameterGroup const& group = m_layout->groups[static_cast<std::size_t>(g)];
-    Vector<double> const blocks(m_blocks_of_group.data(), static_cast<std::size_t>(group.padded / norm_block));
-    Rank const first_owner = m_layout->ownership.owner_of_part(g, 0);
-    collect_shares(m_exec, gathered, m_layout->norm_blocks_begin(g, first_owner), blocks);
-    for (ParameterSection const& section : group.sections) {
-      auto const [begin, end] = section.elements;
-      Vector<double> const of_section(
-          blocks.data() + begin / norm_block,
-          static_cast<std::size_t>((end + norm_block - 1) / norm_block - begin / norm_block));
-      tree_sum(m_exec, of_section, Vector<double>(section_sum++, 1));
-    }
-  }
+  if (m_layout->ownership.owners() == 1)
+    add_up_sections();
+  else
+    collect_and_add_up_sections();
   std::vector<double> const of_sections =
       copy_to_host(m_exec, m_section_sums, "trainstone::parallel::norm: the host decides on clipping");
   double squares = 0;
   for (double const sum : m_sharers.empty() ? of_sections : sums_of_model(of_sections)) squares += sum;
   return std::sqrt(squares);
+}
+
+/// Of a group whose blocks begin at `blocks`.
+void GradientNorm::append_sections(std::vector<TreeSection>& all, Index group, Index blocks) const {
+  for (ParameterSection const& section : m_layout->groups[static_cast<std::size_t>(group)].sections) {
+    auto const [begin, end] = section.elements;
+    all.push_back({blocks + begin / norm_block, (end + norm_block - 1) / norm_block - begin / norm_block});
+  }
+}
+
+/// Where all blocks of a group lie together.
+void GradientNorm::add_up_sections() {
+  std::vector<TreeSection> sections;
+  for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
+    append_sections(sections, g, m_layout->norm_blocks_begin(g, m_layout->ownership.owner_of_part(g, 0)));
+  tree_sums(m_exec, m_block_sums, sections, m_section_sums);
+}
+
+/// Group after group, where every owner has blocks of it.
+void GradientNorm::collect_and_add_up_sections() {
+  auto const owners = static_cast<std::size_t>(m_layout->ownership.owners());
+  Matrix<double const> const gathered(m_block_sums.data(), owners, m_block_sums.extent(0) / owners);
+  double* section_sums = m_section_sums.data();
+  for (Index g = 0; g < std::ssize(m_layout->groups); ++g) {
+    Index const padded = m_layout->groups[static_cast<std::size_t>(g)].padded;
+    Vector<double> const blocks(m_blocks_of_group.data(), static_cast<std::size_t>(padded / norm_block));
+    Rank const first_owner = m_layout->ownership.owner_of_part(g, 0);
+    collect_shares(m_exec, gathered, m_layout->norm_blocks_begin(g, first_owner), blocks);
+    std::vector<TreeSection> sections;
+    append_sections(sections, g, 0);
+    tree_sums(m_exec, blocks, sections, Vector<double>(section_sums, sections.size()));
+    section_sums += sections.size();
+  }
 }
 
 /// By number of the section in the whole model. One rank counts each sum, the others add 0 to it: the bits stay.

@@ -8,6 +8,7 @@
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/execution.hpp"
+#include "kernels/norm_tree.hpp"
 #include "parallel/engine/mesh_communicators.hpp"
 #include "parallel/plan/planned_collective.hpp"
 #include "parallel/plan/state_layout.hpp"
@@ -33,6 +34,9 @@ public:
   double operator()(std::function<StoredVector(Index group)> const& share);
 
 private:
+  void append_sections(std::vector<TreeSection>& all, Index group, Index blocks) const;
+  void add_up_sections();
+  void collect_and_add_up_sections();
   std::vector<double> sums_of_model(std::vector<double> const& of_sections) const;
 
   ExecutionSpace m_exec;

@@ -4,6 +4,7 @@
 #include "core/clock.hpp"
 #include "core/launch.hpp"
 #include "core/timeline.hpp"
+#include "parallel/engine/joint_shares.hpp"
 #include "parallel/engine/state_memory.hpp"
 
 #include <utility>
@@ -17,6 +18,24 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 /// What a file request has of so many elements.
 std::uint64_t request_bytes(Index elements) {
   return file_footprint(static_cast<std::uint64_t>(elements) * sizeof(float));
+}
+
+/// Whether all vectors of `next` lie behind those of `chunk`, which gets them.
+bool append(OptimizerState::Chunk& chunk, OptimizerState::Chunk const& next) {
+  if (!adjoin(chunk.gradient, next.gradient) || !adjoin(chunk.parameters, next.parameters) ||
+      !adjoin(chunk.gradient_copy, next.gradient_copy))
+    return false;
+  for (std::size_t i = 0; i < chunk.vectors.size(); ++i)
+    if (!adjoin(chunk.vectors[i], next.vectors[i])) return false;
+  auto const extend = [](Vector<float>& vector, Vector<float> const& by) {
+    vector = Vector<float>(vector.data(), vector.extent(0) + by.extent(0));
+  };
+  chunk.parts.insert(chunk.parts.end(), next.parts.begin(), next.parts.end());
+  chunk.gradient.size += next.gradient.size;
+  chunk.parameters.size += next.parameters.size;
+  extend(chunk.gradient_copy, next.gradient_copy);
+  for (std::size_t i = 0; i < chunk.vectors.size(); ++i) extend(chunk.vectors[i], next.vectors[i]);
+  return true;
 }
 
 std::span<std::byte> aligned_part(std::span<std::byte>& rest, std::uint64_t bytes) {
@@ -144,7 +163,7 @@ StoredVector OptimizerState::parameters_in(Slot& slot, StateChunk const& part, S
 OptimizerState::Chunk OptimizerState::chunk_in(Slot& slot, StateChunk const& part, Shares const& shares) {
   auto const& [group, range] = part;
   Index const size = range.size();
-  Chunk chunk{group, range, {}, shares.gradients(group).part(range.begin, size), {}, {}};
+  Chunk chunk{{part}, {}, shares.gradients(group).part(range.begin, size), {}, {}};
   wait(std::exchange(slot.ready, 0));
   for (Index vector = 0; vector < optimizer_vectors(*m_layout); ++vector)
     chunk.vectors.push_back(
@@ -185,9 +204,22 @@ void OptimizerState::take_back(Slot& slot, StateChunk const& part, Chunk const& 
   ++m_moved.requests;
 }
 
+void OptimizerState::update_in_place(std::vector<StateChunk> const& chunks, Shares const& shares,
+                                     std::function<void(Chunk const&)> const& work) {
+  std::optional<Chunk> joint;
+  for (StateChunk const& part : chunks) {
+    Chunk const next = chunk_in(m_slots.front(), part, shares);
+    if (joint && append(*joint, next)) continue;
+    if (joint) work(*joint);
+    joint = next;
+  }
+  if (joint) work(*joint);
+}
+
 void OptimizerState::update(Index first, Index last, Shares const& shares,
                             std::function<void(Chunk const&)> const& work) {
   std::vector<StateChunk> const chunks = update_chunks(*m_plan, *m_layout, first, last);
+  if (!m_plan->has_chunks()) return update_in_place(chunks, shares, work);
   auto const slot_of = [&](std::size_t number) -> Slot& { return m_slots[number % m_slots.size()]; };
   bool const is_all = first == 0 && last + 1 == std::ssize(m_layout->groups);
   bool const was_ahead = std::exchange(m_is_ahead, false) && is_all;

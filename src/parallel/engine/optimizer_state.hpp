@@ -28,10 +28,9 @@ public:
   OptimizerState(OptimizerState const&) = delete;
   OptimizerState& operator=(OptimizerState const&) = delete;
 
-  /// What an update works on: the elements `range` of this rank's share of a group.
+  /// What an update works on: elements of this rank's shares, which lie side by side in every vector.
   struct Chunk {
-    Index group;
-    Range range;
+    std::vector<StateChunk> parts;      ///< one behind the other; one, if state is moved
     std::vector<Vector<float>> vectors; ///< in the order of optimizer_vectors()
     StoredVector gradient;
     Vector<float> gradient_copy; ///< room for it; empty if the plan has none
@@ -43,8 +42,9 @@ public:
     ParameterShares* parameters;
   };
   /// Hands the chunks of groups [first, last] to `work`, in order: all that work is enqueued on the instance given
-  /// there reads and writes. What is elsewhere is brought before and taken back afterwards, while other chunks are in
-  /// work. Returns before the last chunks are back: finish() waits.
+  /// there reads and writes. What is not moved goes in as few chunks as there are runs of shares side by side. What is
+  /// elsewhere is brought before and taken back afterwards, while other chunks are in work. Returns before the last
+  /// chunks are back: finish() waits.
   void update(Index first, Index last, Shares const& shares, std::function<void(Chunk const&)> const& work);
 
   /// Hands a part of a vector of a group's share to `look`, in pieces, in order: chunks_of(plan, range). Waits.
@@ -93,6 +93,8 @@ private:
   StoredVector parameters_in(Slot& slot, StateChunk const& chunk, Shares const& shares);
   StoredVector bring_here(StoredVector const& from, std::span<std::byte> memory);
   Chunk chunk_in(Slot& slot, StateChunk const& chunk, Shares const& shares);
+  void update_in_place(std::vector<StateChunk> const& chunks, Shares const& shares,
+                       std::function<void(Chunk const&)> const& work);
   void take_back(Slot& slot, StateChunk const& chunk, Chunk const& worked, Shares const& shares);
   void wait(FileQueue::Ticket ticket) const;
   Vector<float> resident(Index vector, Index group, Range const& range) const;

@@ -6,6 +6,7 @@
 #include "core/timed_region.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/norm.hpp"
+#include "parallel/engine/joint_shares.hpp"
 #include "parallel/plan/engine_memory.hpp"
 
 #include <algorithm>
@@ -178,10 +179,13 @@ ConstStoredVector ShardedEngine::parameters(Index unit, Index slot) const { retu
 double ShardedEngine::gradient_norm() {
   TimedRegion const region([] { return "trainstone::parallel::gradient_norm"; });
   NoProgress const busy(m_busy);
-  if (m_plan->reductions.rounds_sums)
-    for (Index g = 0; g < std::ssize(m_layout->groups); ++g)
-      round_to(m_exec, m_layout->types.gradients, reducer().share(g).as<float>());
+  if (m_plan->reductions.rounds_sums) round_sums(0, std::ssize(m_layout->groups) - 1);
   return m_exchanges[m_met].norm([this](Index group) { return reducer().share(group); });
+}
+
+void ShardedEngine::round_sums(Index first, Index last) {
+  for (JointShares const& joint : joint_shares(first, last, [this](Index group) { return reducer().share(group); }))
+    round_to(m_exec, m_layout->types.gradients, joint.values.as<float>());
 }
 
 void ShardedEngine::update(OptimizerConfig const& optimizer, UpdateNumbers const& numbers) {
@@ -200,11 +204,15 @@ void ShardedEngine::update(Index first, Index last, OptimizerConfig const& optim
 void ShardedEngine::update(OptimizerState::Chunk const& chunk, OptimizerConfig const& optimizer,
                            UpdateNumbers const& numbers) {
   std::vector<UpdatePiece> pieces;
-  for (DecayRun const& run : m_decay_runs) {
-    if (run.group != chunk.group || !run.range.overlaps(chunk.range)) continue;
-    pieces.push_back({std::max(run.range.begin, chunk.range.begin) - chunk.range.begin,
-                      std::min(run.range.end, chunk.range.end) - chunk.range.begin,
-                      optimizer.decay == DecayScope::all || run.is_matrix});
+  Index begin = 0; // of a part
+  for (auto const& [group, range] : chunk.parts) {
+    for (DecayRun const& run : m_decay_runs) {
+      if (run.group != group || !run.range.overlaps(range)) continue;
+      pieces.push_back({begin + std::max(run.range.begin, range.begin) - range.begin,
+                        begin + std::min(run.range.end, range.end) - range.begin,
+                        optimizer.decay == DecayScope::all || run.is_matrix});
+    }
+    begin += range.size();
   }
   Vector<float> const master = m_layout->types.master ? chunk.vectors.front() : chunk.parameters.as<float>();
   std::span<Vector<float> const> const moments = std::span(chunk.vectors).subspan(m_layout->types.master ? 1 : 0);
@@ -214,8 +222,8 @@ void ShardedEngine::update(OptimizerState::Chunk const& chunk, OptimizerConfig c
     rest = rest.subspan(some.size());
     ConstStoredVector gradient = chunk.gradient;
     if (m_layout->types.gradient_copy) {
-      Index const begin = some.front().begin, size = some.back().end - begin;
-      cast(m_exec, gradient.part(begin, size), part_of(chunk.gradient_copy, begin, size));
+      Index const first = some.front().begin, size = some.back().end - first;
+      cast(m_exec, gradient.part(first, size), part_of(chunk.gradient_copy, first, size));
       gradient = StoredVector(chunk.gradient_copy);
     }
     update_parameters(m_exec, optimizer, numbers, some, gradient, master, moments, chunk.parameters);
@@ -233,11 +241,9 @@ void ShardedEngine::update_unit(Index unit) {
   auto const is_here = [&](Index group) { return m_layout->unit_of(group) == unit; };
   ReductionPlan const& reductions = m_plan->reductions;
   if (reductions.adds_parts_of_table() && is_here(m_layout->table_group())) reducer().tie();
-  for (Index group = 0; reductions.rounds_sums && group < std::ssize(m_layout->groups); ++group)
-    if (is_here(group) && !m_layout->share(group).empty())
-      round_to(m_exec, m_layout->types.gradients, reducer().share(group).as<float>());
-  if (!m_expected.numbers) return;
   ParameterUnit const& groups = m_layout->units[static_cast<std::size_t>(unit)];
+  if (reductions.rounds_sums) round_sums(groups.first_group, groups.last_group);
+  if (!m_expected.numbers) return;
   update(groups.first_group, groups.last_group, m_expected.optimizer, *m_expected.numbers);
   gatherer().outdate(unit);
 }

@@ -167,6 +167,7 @@ private:
                    std::function<void(Index vector, Index group, Range part, Vector<float> values)> const& fill);
   /// Of groups [first, last].
   void update(Index first, Index last, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
+  void round_sums(Index first, Index last);
   void update(OptimizerState::Chunk const& chunk, OptimizerConfig const& optimizer, UpdateNumbers const& numbers);
   void wait_reduced(Index bucket);
   void update_what_is_there();

@@ -16,6 +16,20 @@ namespace {
 
 std::uint64_t count_of(Index value) { return static_cast<std::uint64_t>(value); }
 
+/// Runs of this rank's shares of groups [first, last] that lie side by side among summed gradients.
+std::uint64_t runs_of_gradients(ShardPlan const& plan, Index first, Index last) {
+  std::uint64_t runs = 0;
+  Index end = -1; // of the share before
+  for (Index group = first; group <= last; ++group) {
+    Index const size = plan.layout.share(group).size();
+    if (size == 0) continue;
+    Index const begin = gradient_begin(plan, group);
+    runs += begin == end ? 0 : 1;
+    end = begin + size;
+  }
+  return runs;
+}
+
 /// \param[in,out] all  from `first` on gathers alone
 void add_gather(std::vector<RepeatedCollective>& all, std::ptrdiff_t first, ShardPlan const& plan, Index unit,
                 std::uint64_t times) {
@@ -86,16 +100,21 @@ std::uint64_t fold_launches(ShardPlan const& plan, Index first, Index times) {
   return additions(first + times) - additions(first) + count_of(times) - (last_in_place ? 1 : 0);
 }
 
-/// Kernels that round sums, add up squares of blocks, bring the blocks of a group together and add those of a section
-/// in a tree.
+/// Kernels that round sums, add up squares of blocks, bring the blocks of a group together if several ranks have them,
+/// and add those of sections in trees.
 std::uint64_t norm_launches(ShardPlan const& plan) {
-  std::uint64_t const groups = count_of(std::ssize(plan.layout.groups));
-  std::uint64_t launches = (plan.reductions.rounds_sums ? 2 : 1) * groups;
-  for (Index group = 0; group < std::ssize(plan.layout.groups); ++group) {
-    launches += plan.layout.share(group).empty() ? 0 : 1;
-    for (ParameterSection const& section : plan.layout.groups[static_cast<std::size_t>(group)].sections)
-      launches +=
-          tree_sum_launches((section.elements.end + norm_block - 1) / norm_block - section.elements.begin / norm_block);
+  Index const groups = std::ssize(plan.layout.groups);
+  std::uint64_t launches = (plan.reductions.rounds_sums ? 2 : 1) * runs_of_gradients(plan, 0, groups - 1);
+  bool const apart = plan.layout.ownership.owners() > 1;
+  std::vector<TreeSection> sections; // that are added up at once
+  for (Index group = 0; group < groups; ++group) {
+    for (ParameterSection const& section : plan.layout.groups[static_cast<std::size_t>(group)].sections) {
+      Index const begin = section.elements.begin / norm_block;
+      sections.push_back({begin, (section.elements.end + norm_block - 1) / norm_block - begin});
+    }
+    if (!apart && group + 1 < groups) continue;
+    launches += (apart ? 1 : 0) + tree_sums_launches(sections);
+    sections.clear();
   }
   if (plan.gathers.norm) launches += kernels_of(schedule_of(*plan.gathers.norm, plan.layout.mesh, plan.layout.rank));
   return launches;
@@ -131,15 +150,22 @@ std::uint64_t own_launches(ShardPlan const& plan, std::vector<std::uint64_t> con
     if (plan.pipeline.table) return 0; // inside of the collective
     return count_of(times) * (plan.layout.share(plan.reductions.gradients.looked_up()->group).empty() ? 0 : 1);
   case Act::norm: return count_of(times) * norm_launches(plan);
-  case Act::update: // of one unit; the optimizer is counted apart
-    return instruction.subject != Instruction::none && plan.reductions.rounds_sums
-               ? count_of(times) * groups_shared(plan, instruction.subject)
-               : 0;
+  case Act::update: { // of one unit; the optimizer is counted apart
+    if (instruction.subject == Instruction::none || !plan.reductions.rounds_sums) return 0;
+    ParameterUnit const& unit = plan.layout.units[static_cast<std::size_t>(instruction.subject)];
+    return count_of(times) * runs_of_gradients(plan, unit.first_group, unit.last_group);
+  }
   default: return 0;
   }
 }
 
 } // namespace
+
+Index gradient_begin(ShardPlan const& plan, Index group) {
+  Gradient const& gradient = plan.reductions.gradients.of_group(group);
+  return plan.layout.keeps_shares_of_gradients() ? gradient.share_offset
+                                                 : gradient.offset + plan.layout.share(group).begin;
+}
 
 std::vector<RepeatedCollective> collectives_of(std::vector<Segment> const& segments, ShardPlan const& plan) {
   Tally const tally(segments);

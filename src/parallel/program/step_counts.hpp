@@ -34,6 +34,8 @@ std::vector<RepeatedCollective> publications_of(StepProgram const& outline, Shar
 /// Kernels that the engine starts for the instructions, those inside of collectives included. Not the kernels of parts,
 /// of losses, of the update, and of publications.
 std::uint64_t launches_of(std::vector<Segment> const& segments, ShardPlan const& plan);
+/// Where this rank's share of a group begins among summed gradients.
+Index gradient_begin(ShardPlan const& plan, Index group);
 /// Kernels inside of collectives.
 std::uint64_t launches_of(std::vector<RepeatedCollective> const& all, ShardPlan const& plan);
 
