@@ -1,22 +1,16 @@
 #include "comm/execution/execution.hpp"
 
 #include "comm/execution/buffers.hpp"
-#include "comm/execution/local_moves.hpp"
 #include "comm/execution/message_rounds.hpp"
 #include "comm/execution/order_check.hpp"
-#include "comm/execution/reduce.hpp"
 #include "core/launch.hpp"
-#include "core/types.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory_resource>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace trainstone {
 
@@ -43,9 +37,6 @@ CollectiveCall describe(Schedule const& schedule, Operation operation, ElementTy
   if (longest_message < longest_mpi_message) text += fmt::format(", messages of at most {}", longest_message);
   return CollectiveCall(text + fmt::format(", placement {:016x}, tag {}", placement.value(), tag));
 }
-
-/// In place of an offset: of a buffer at which nobody else may look.
-constexpr std::uint64_t not_shared = ~std::uint64_t{0};
 
 } // namespace
 
@@ -116,6 +107,7 @@ auto Execution::or_end(Work const& work) {
     m_comparison.reset();
     m_messages->withdraw();
     m_round = m_schedule.rounds.size();
+    m_ends = false;
     throw;
   }
 }
@@ -176,16 +168,15 @@ void Execution::run() {
 bool Execution::advance(Wait wait) {
   PhaseTimer const timer(Phase::communication);
   if (in_flight() && !m_begun && !may_begin(wait)) return false;
-  while (in_flight()) {
+  while (m_round < m_schedule.rounds.size()) {
     if (!round_complete(wait)) return false;
     Round const& round = m_schedule.rounds[m_round];
     enqueue_moves(Impl::early_moves(round), round.size());
+    m_ends = m_round + 1 == m_schedule.rounds.size();
     ++m_round;
-    if (in_flight())
-      begin_round();
-    else
-      end();
+    if (!m_ends) begin_round();
   }
+  if (m_ends && !end(wait)) return false;
   m_flight.end();
   return true;
 }
@@ -211,14 +202,24 @@ bool Execution::may_begin(Wait wait) {
   return true;
 }
 
-void Execution::end() {
-  if (m_schedule.needs_shared_memory()) m_options.segment->close_ticket(m_ticket);
+/// Neighbours are told when no kernel reads any longer what belongs to the ticket.
+bool Execution::end(Wait wait) {
+  if (m_schedule.needs_shared_memory()) {
+    if (!kernels_have_ended(wait)) return false;
+    m_options.segment->close_ticket(m_ticket);
+  }
+  m_ends = false;
   if (m_options.caller) order_after(m_exec, *m_options.caller);
+  return true;
 }
 
 void Execution::begin_round() {
   Round const& round = m_schedule.rounds[m_round];
-  if (round.front().action == Action::node_barrier) return arrive_at_barrier();
+  if (round.front().action == Action::node_barrier) {
+    m_arrived = false;
+    come_to_barrier(Wait::no);
+    return;
+  }
   if (!m_messages->empty(m_round)) {
     if (std::exchange(m_kernels_enqueued, false)) m_messages->come_after(m_exec);
     m_messages->post(m_round, comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm));
@@ -226,18 +227,26 @@ void Execution::begin_round() {
   enqueue_moves(0, Impl::early_moves(round));
 }
 
-void Execution::arrive_at_barrier() {
-  static std::string const label = "trainstone::comm::execute: neighbours touch the buffers"; // allocates once
-  if (std::exchange(m_kernels_enqueued, false)) wait_for_kernels(m_exec, label);
+/// Whether all that is enqueued so far has ended.
+bool Execution::kernels_have_ended(Wait wait) {
+  if (std::exchange(m_kernels_enqueued, false)) {
+    m_kernels.record(m_exec);
+    m_kernels_run = true;
+  }
+  if (m_kernels_run && !until(wait, [this] { return m_kernels.is_done(); })) return false;
+  m_kernels_run = false;
+  return true;
+}
+
+/// It is the host that looks at kernels and at flags: ranks may take turns on one device, where a kernel that waited
+/// for another rank's kernel would keep it away. Devices that reach each other could wait in kernels here.
+bool Execution::come_to_barrier(Wait wait) {
+  if (m_arrived) return true;
+  if (!kernels_have_ended(wait)) return false;
   reach_delay_point("trainstone::comm::barrier");
-  SharedSegment& segment = *m_options.segment;
-  std::byte const* const begin = segment.bytes().data();
-  auto const offset = [&](Memory const& memory) {
-    auto const bytes = static_cast<std::uint64_t>(memory.elements) * size_of(m_type);
-    bool const shared = memory.elements > 0 && segment.contains(memory.data, bytes);
-    return shared ? static_cast<std::uint64_t>(memory.data - begin) : not_shared;
-  };
-  segment.arrive(m_ticket, m_barriers, offset(m_data), offset(m_scratch));
+  arrive();
+  m_arrived = true;
+  return true;
 }
 
 bool Execution::round_complete(Wait wait) {
@@ -250,13 +259,14 @@ bool Execution::round_complete(Wait wait) {
 }
 
 bool Execution::all_neighbours_came(Wait wait) {
+  if (!come_to_barrier(wait)) return false;
   auto const came = [this] { return m_options.segment->all_arrived(m_ticket, m_barriers); };
   if (!until(wait, came)) return false;
   ++m_barriers;
   return true;
 }
 
-/// Looks at what no message tells: what neighbours do in shared memory, how far the caller's kernels are.
+/// Looks at what no message tells: what neighbours do in shared memory, how far kernels are.
 template <class IsDone>
 bool Execution::until(Wait wait, IsDone const& is_done) {
   Patience patience;
@@ -268,115 +278,6 @@ bool Execution::until(Wait wait, IsDone const& is_done) {
     patience.look_again();
   }
   return true;
-}
-
-void Execution::enqueue_moves(std::size_t first, std::size_t last) {
-  Round const& round = m_schedule.rounds[m_round];
-  for (std::size_t i = first; i < last; ++i) {
-    if (!round[i].is_local()) continue;
-    switch (m_type) {
-    case ElementType::float32: enqueue_move<float>(round[i]); break;
-    case ElementType::float64: enqueue_move<double>(round[i]); break;
-    case ElementType::bfloat16: enqueue_move<bf16>(round[i]); break;
-    case ElementType::float16: enqueue_move<fp16>(round[i]); break;
-    case ElementType::int32: enqueue_move<std::int32_t>(round[i]); break;
-    case ElementType::int64: enqueue_move<std::int64_t>(round[i]); break;
-    }
-    m_kernels_enqueued = !m_options.on_host;
-  }
-}
-
-Worker Execution::worker() const { return m_options.on_host ? Worker::calling_thread : Worker::kernels; }
-
-template <class T>
-void Execution::enqueue_move(Move const& move) {
-  for (Index done = 0, length = 0; done < move.size(); done += length) {
-    length = elements_of_kernel(move, m_options.pieces, done);
-    enqueue_part<T>(move, {done, done + length});
-  }
-  Traffic& traffic = comm_counters().at(m_options.purpose, m_schedule.collective, m_schedule.algorithm);
-  traffic.shared_bytes += shared_bytes(move, m_schedule, sizeof(T));
-  if (move.copies()) return;
-  Index const additions = move.action == Action::combine ? combined_parts(move, m_schedule) - 1 : 1;
-  traffic.reduced += static_cast<std::uint64_t>(move.size() * additions);
-}
-
-/// Of a local move: `part` of its elements, which lie in one run.
-template <class T>
-void Execution::enqueue_part(Move const& move, Range const& part) {
-  if (move.action == Action::combine) return enqueue_combine<T>(move, part);
-  auto const size = static_cast<std::size_t>(part.size());
-  Vector<T const> const from(reinterpret_cast<T const*>(address(move.from, part.begin)), size);
-  Vector<T> const to(reinterpret_cast<T*>(address(move.to, part.begin)), size);
-  if (move.action == Action::push) return push<T>(m_exec, from, to, worker());
-  if (move.action == Action::copy) return copy<T>(m_exec, from, to, worker());
-  reduce<T>(m_exec, m_operation, from, to, worker());
-}
-
-template <class T>
-void Execution::enqueue_combine(Move const& move, Range const& part) {
-  std::array<std::byte, 1024> room; // of few ranks: nothing is allocated
-  std::pmr::monotonic_buffer_resource addresses(room.data(), room.size());
-  std::pmr::vector<T const*> parts(&addresses);
-  std::pmr::vector<T*> targets(&addresses);
-  parts.reserve(static_cast<std::size_t>(combined_parts(move, m_schedule)));
-  targets.reserve(move.to.owner == every_neighbour ? m_schedule.neighbours.size() : 1);
-  if (move.from.owner == every_neighbour) {
-    for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
-      parts.push_back(reinterpret_cast<T const*>(neighbour_address(move.from, part.begin, i)));
-  } else {
-    for (Index i = 0; i < combined_parts(move, m_schedule); ++i)
-      parts.push_back(reinterpret_cast<T const*>(address(move.from, i * move.size() + part.begin)));
-  }
-  if (move.to.owner == every_neighbour) {
-    for (std::size_t i = 0; i < m_schedule.neighbours.size(); ++i)
-      targets.push_back(reinterpret_cast<T*>(neighbour_address(move.to, part.begin, i)));
-  } else {
-    targets.push_back(reinterpret_cast<T*>(address(move.to, part.begin)));
-  }
-  combine<T>(m_exec, m_operation, parts, part.size(), targets, worker());
-}
-
-/// Of an element of a slice, counted from the slice's begin.
-std::byte* Execution::address(Slice const& slice, Index element) const {
-  if (slice.owner >= 0) {
-    auto const place = std::ranges::lower_bound(m_schedule.neighbours, slice.owner) - m_schedule.neighbours.begin();
-    return neighbour_address(slice, element, static_cast<std::size_t>(place));
-  }
-  if (slice.buffer == BufferId::mailbox) {
-    TRAINSTONE_REQUIRE(m_schedule.needs_shared_memory(), "a mailbox of a schedule without neighbours: {} {}",
-                       to_string(m_schedule.collective), to_string(m_schedule.algorithm));
-    return neighbour_address(slice, element, m_options.segment->me());
-  }
-  bool const is_data = slice.buffer == BufferId::data;
-  Memory const& memory = is_data ? m_data : m_scratch;
-  Index const first = slice.range.begin + element, limit = is_data ? m_schedule.elements : m_scratch.elements;
-  TRAINSTONE_REQUIRE(first >= 0 && slice.range.end <= limit, "{} [{}, {}) is outside of {} elements",
-                     to_string(slice.buffer), slice.range.begin, slice.range.end, limit);
-  Index const place = is_data && !slice.range.empty() ? m_options.pieces.place(first) : first;
-  return memory.data + static_cast<std::size_t>(place) * size_of(m_type);
-}
-
-/// In the part of the node's segment that belongs to the neighbour, where it said at its first barrier.
-std::byte* Execution::neighbour_address(Slice const& slice, Index element, std::size_t neighbour) const {
-  SharedSegment const& segment = *m_options.segment;
-  bool const is_data = slice.buffer == BufferId::data;
-  Index const first = slice.range.begin + element;
-  auto const begin = static_cast<std::uint64_t>(is_data ? m_options.pieces.place(first) : first) * size_of(m_type);
-  if (slice.buffer == BufferId::mailbox) {
-    TRAINSTONE_REQUIRE(slice.range.begin >= 0 && slice.range.end <= mailbox_elements, "mailbox [{}, {}) of {} elements",
-                       slice.range.begin, slice.range.end, mailbox_elements);
-    return segment.mailbox(m_ticket, neighbour) + begin;
-  }
-  std::uint64_t const buffer =
-      is_data ? segment.data_offset(m_ticket, neighbour) : segment.scratch_offset(m_ticket, neighbour);
-  TRAINSTONE_REQUIRE(buffer != not_shared, "{} of rank {} lies outside of the node's shared memory",
-                     to_string(slice.buffer), m_schedule.neighbours[neighbour]);
-  Index const last = is_data ? m_options.pieces.place(slice.range.end - 1) : slice.range.end - 1;
-  std::uint64_t const end = buffer + static_cast<std::uint64_t>(last + 1) * size_of(m_type);
-  TRAINSTONE_REQUIRE(end <= segment.part_bytes(neighbour), "{} [{}, {}) ends behind the neighbour's {} bytes",
-                     to_string(slice.buffer), slice.range.begin, slice.range.end, segment.part_bytes(neighbour));
-  return segment.part(neighbour) + buffer + begin;
 }
 
 } // namespace trainstone

@@ -2,11 +2,11 @@
 
 // The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
 // that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
-// a round are posted together, receives first, after the earlier kernels of this exec instance have ended; only wait()
-// waits for these kernels, and a round in which a neighbour reads the buffers; a message's length is checked before it
-// becomes an int. Where the communicator's messages are staged (comm/schedule/message_buffers.hpp), MPI is given copies
-// of them in pinned memory, and copies, messages and kernels overlap. Counts messages, bytes and reductions where they
-// start.
+// a round are posted together, receives first, after the earlier kernels of this exec instance have ended; a rank comes
+// to a barrier of its node, and ends with what neighbours wait for, when its kernels before have ended; only wait()
+// waits for kernels; a message's length is checked before it becomes an int. Where the communicator's messages are
+// staged (comm/schedule/message_buffers.hpp), MPI is given copies of them in pinned memory, and copies, messages and
+// kernels overlap. Counts messages, bytes and reductions where they start.
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/communicator.hpp"
@@ -119,7 +119,7 @@ public:
 
   /// Not after start(), progress() or wait() has thrown: what was posted is withdrawn, and the execution is of no more
   /// use.
-  bool in_flight() const { return m_comparison || m_round < m_schedule.rounds.size(); }
+  bool in_flight() const { return m_comparison || m_round < m_schedule.rounds.size() || m_ends; }
   Schedule const& schedule() const { return m_schedule; }
   /// "all_reduce ring, 4000 bytes": on timelines, where it is a collective from start to end, and a wait in wait().
   std::string name() const;
@@ -144,8 +144,10 @@ private:
   bool may_begin(Wait wait);
   void begin_round();
   void end_turn_if_given();
-  void end();
-  void arrive_at_barrier();
+  bool end(Wait wait);
+  bool kernels_have_ended(Wait wait);
+  bool come_to_barrier(Wait wait);
+  void arrive();
   bool round_complete(Wait wait);
   bool all_neighbours_came(Wait wait);
   template <class IsDone>
@@ -177,13 +179,17 @@ private:
   std::unique_ptr<Impl::CallComparison> m_comparison; ///< with the other ranks' calls, while under way
   std::unique_ptr<Impl::MessageRounds> m_messages;
   std::optional<std::uint64_t> m_turn; ///< of the tag, until MPI has been given the messages
-  std::size_t m_round;                 ///< schedule.rounds.size(): not in flight
+  std::size_t m_round;                 ///< schedule.rounds.size(): all are complete
+  InstanceEvent m_kernels;             ///< of this execution, that neighbours wait for
   std::uint64_t m_ticket = 0;          ///< of the segment, if shared
-  std::uint64_t m_barriers = 0;        ///< come to in this run
+  std::uint64_t m_barriers = 0;        ///< that all have come to in this run
   unsigned m_looks = 0;                ///< in vain, at neighbours and at what this comes after
   bool m_begun = false;                ///< the first round is posted
   bool m_failed = false;               ///< for ever
-  bool m_kernels_enqueued = false;     ///< since others were last let touch the buffers
+  bool m_kernels_enqueued = false;     ///< since others were last let touch the buffers, or m_kernels recorded
+  bool m_kernels_run = false;          ///< those that m_kernels stands for, as far as this has looked
+  bool m_arrived = false;              ///< at the barrier that is this round
+  bool m_ends = false;                 ///< all rounds are complete, and neighbours do not know it yet
 };
 
 } // namespace trainstone
