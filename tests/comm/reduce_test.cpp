@@ -191,9 +191,6 @@ void check_combine(Operation operation, std::size_t parts, std::size_t n, std::s
   }
 }
 
-/// Of `wanted` targets as many as kernels can write: a device combines into one.
-std::size_t most_targets(std::size_t wanted) { return launches_wait ? wanted : 1; }
-
 } // namespace
 
 #define ALL_TYPES float, double, std::int32_t, std::int64_t, bf16, fp16
@@ -213,12 +210,12 @@ TEMPLATE_TEST_CASE("a combine equals the balanced tree bit for bit for any numbe
 TEMPLATE_TEST_CASE("a combine may write several targets, the parts themselves, too", "[comm][reduce]", ALL_TYPES) {
   for (Operation const operation : operations) {
     for (std::size_t const parts : {1, 2, 3, 4, 8, 9}) {
-      for (std::size_t targets = 1; targets <= most_targets(parts); ++targets) {
+      for (std::size_t targets = 1; targets <= parts; ++targets) {
         for (bool const in_place : {false, true}) check_combine<TestType>(operation, parts, 1009, targets, in_place);
       }
     }
-    check_combine<TestType>(operation, 2, 17, most_targets(5), false);
-    check_combine<TestType>(operation, 2, 100003, most_targets(2), true);
+    check_combine<TestType>(operation, 2, 17, 5, false);
+    check_combine<TestType>(operation, 2, 100003, 2, true);
   }
 }
 
@@ -311,7 +308,7 @@ TEST_CASE("16-bit sums are rounded once", "[comm][reduce]") {
 
 TEST_CASE("kernels of any size are labelled, counted and delayed, and run on the given instance", "[comm][reduce]") {
   ExecutionSpace const exec = distinct_instance();
-  std::size_t const targets = most_targets(2);
+  std::size_t const targets = 2;
   for (std::size_t const n : {1, 1009, 100003}) {
     Blocks<float> const blocks(3, n);
     std::vector<std::string> delayed;
@@ -357,16 +354,50 @@ TEMPLATE_TEST_CASE("a device's way to combine gives the bits of the host's, for 
       auto const number = static_cast<double>((part * 37 + i * 11) % 97);
       return stored<TestType>(static_cast<Wide<TestType>>(number / (is_floating<TestType> ? 7 : 1)));
     };
-    Blocks<TestType> const parts(count, n, value), results(2, n);
+    std::size_t const targets = count % 2 == 0 ? 1 : count; // of the device's
+    Blocks<TestType> const parts(count, n, value), results(1 + targets, n);
+    std::vector<TestType*> to;
+    for (std::size_t target = 1; target <= targets; ++target) to.push_back(results.begin(target));
     for (Operation const operation : operations) {
       INFO(count << " parts, " << to_string(operation));
       combine<TestType>(exec, operation, parts.sources(), n, std::array{results.begin(0)});
-      Impl::combine_by_element<TestType>(exec, operation, parts.sources(), n, results.begin(1));
+      Impl::combine_by_element<TestType>(exec, operation, parts.sources(), n, to);
       exec.fence("trainstone::test: the host compares");
-      CHECK(different_bits(results.values()[1], results.values()[0]) == "");
+      auto const values = results.values();
+      for (std::size_t target = 1; target <= targets; ++target) CHECK(different_bits(values[target], values[0]) == "");
     }
   }
   std::vector<float> part(1);
   std::vector<float const*> const many(static_cast<std::size_t>(most_device_parts) + 1, part.data());
-  CHECK_THROWS_AS(Impl::combine_by_element<float>(exec, Operation::sum, many, 1, part.data()), Error);
+  std::vector<float*> const one{part.data()}, as_many(many.size(), part.data());
+  CHECK_THROWS_AS(Impl::combine_by_element<float>(exec, Operation::sum, many, 1, one), Error);
+  CHECK_THROWS_AS(Impl::combine_by_element<float>(exec, Operation::sum, std::span(many).first(1), 1, as_many), Error);
+}
+
+TEMPLATE_TEST_CASE("what a device combines and copies sixteen bytes at a time has the same bits", "[comm][reduce]",
+                   ALL_TYPES) {
+  ExecutionSpace const exec;
+  constexpr std::size_t stride = 64;
+  for (std::size_t const count : {1, 2, 3, 4, 7, 8, 9, 16})
+    for (std::size_t const n : {0, 1, 3, 16, 37, 64}) {
+      std::vector<TestType> values;
+      for (std::size_t i = 0; i < (count + 2) * stride; ++i) values.push_back(input<TestType>(i / stride, i % stride));
+      test::DeviceTensor<TestType> const memory(values);
+      auto const row = [&](std::size_t number) { return memory.vector().data() + number * stride; };
+      std::vector<TestType const*> parts;
+      std::vector<TestType*> targets;
+      for (std::size_t part = 0; part < count; ++part) {
+        parts.push_back(row(part));
+        targets.push_back(row(part));
+      }
+      combine<TestType>(exec, Operation::sum, parts, static_cast<Index>(n), std::array{row(count)});
+      Impl::combine_by_element<TestType>(exec, Operation::sum, parts, static_cast<Index>(n), targets);
+      Impl::copy_by_element<TestType>(exec, row(0), static_cast<Index>(n), row(count + 1));
+      exec.fence("trainstone::test: the host compares");
+      std::vector<TestType> const found = memory.values();
+      for (std::size_t i = 0; i < found.size(); ++i)
+        values[i] = i % stride < n ? found[count * stride + i % stride] : values[i];
+      INFO(count << " parts, " << n << " elements");
+      CHECK(different_bits(found, values) == "");
+    }
 }

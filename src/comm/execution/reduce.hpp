@@ -20,7 +20,7 @@ enum class Worker {
   calling_thread, ///< in memory of the host, whatever kernels work on; no kernel, and complete on return
 };
 
-/// A combine on a device has its operands' addresses in the kernel's arguments: so many parts, and one target.
+/// A combine on a device has its operands' addresses in the kernel's arguments: so many parts, and as many targets.
 inline constexpr Index most_device_parts = 128;
 
 /// to = to + from (or the larger, the smaller of the two), element by element.
@@ -36,9 +36,9 @@ void reduce(ExecutionSpace const& exec, Operation operation, Vector<T const> fro
 /// (parts i and i+1 for even i first; what has no partner is carried to the next level), in fp32 for bf16 and fp16,
 /// else in T.
 /// \param[in]  exec work is enqueued here; returns without fencing
-/// \param[in]  parts (P) of n elements each, 1 <= P <= 65536; on devices P <= most_device_parts and Q = 1
+/// \param[in]  parts (P) of n elements each, 1 <= P <= 65536; on devices P <= most_device_parts
 /// \param[out] targets (Q) of n elements each, Q >= 1; a target may be one of the parts, and must not overlap them
-///             otherwise
+///             otherwise; on devices Q <= most_device_parts
 /// Work: (P-1) n FLOP; (P+Q) n sizeof(T) bytes.
 template <class T>
 void combine(ExecutionSpace const& exec, Operation operation, std::span<T const* const> parts, Index n,
@@ -54,10 +54,12 @@ template <class T>
 void push(ExecutionSpace const& exec, Vector<T const> from, Vector<T> to, Worker worker = Worker::kernels);
 
 namespace Impl {
-/// How devices combine: a thread per element. Elsewhere for tests: the bits are those of combine().
+/// How devices combine and copy: a thread per element, or per 16 bytes. Elsewhere for tests: the bits are the same.
 template <class T>
 void combine_by_element(ExecutionSpace const& exec, Operation operation, std::span<T const* const> parts, Index n,
-                        T* target);
+                        std::span<T* const> targets);
+template <class T>
+void copy_by_element(ExecutionSpace const& exec, T const* from, Index n, T* to);
 } // namespace Impl
 
 } // namespace trainstone

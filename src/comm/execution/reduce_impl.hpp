@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 namespace trainstone::Impl {
 
@@ -116,9 +117,21 @@ KOKKOS_INLINE_FUNCTION constexpr int left_parts(int count) {
   return left;
 }
 
+/// Sixteen bytes of elements, which a device reads and writes at once.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr Index size = 16 / sizeof(T);
+  T values[size];
+  KOKKOS_INLINE_FUNCTION T const& operator[](Index i) const { return values[i]; }
+};
+
+/// Of a part: a pointer to elements, or a pack of them.
+template <class Part>
+using ElementOf = std::remove_cvref_t<decltype(std::declval<Part const&>()[0])>;
+
 /// Element i of `count` parts from number `first` on, added in the balanced tree.
-template <int first, int count, class T, class Combine>
-KOKKOS_INLINE_FUNCTION Wide<T> tree_of(T const* const* parts, Index i, Combine combine) {
+template <int first, int count, class Part, class Combine>
+KOKKOS_INLINE_FUNCTION Wide<ElementOf<Part>> tree_of(Part const* parts, Index i, Combine combine) {
   if constexpr (count == 1) {
     return load(parts[first][i]);
   } else {
