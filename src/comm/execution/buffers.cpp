@@ -4,6 +4,7 @@
 #include "core/launch.hpp"
 
 #include <array>
+#include <cstring>
 #include <utility>
 
 #ifdef KOKKOS_ENABLE_CUDA
@@ -60,6 +61,41 @@ Device device_in_use() {
   return {bus.data(), properties.name, total};
 }
 
+/// An allocation of its own, never a piece of one: a handle gives away the whole. Kokkos may take memory from a pool,
+/// which has no such handles.
+std::byte* allocate_exported(std::uint64_t bytes) {
+  void* memory = nullptr;
+  check_cuda(cudaMalloc(&memory, bytes), "cudaMalloc");
+  check_cuda(cudaMemset(memory, 0, bytes), "cudaMemset");
+  check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
+  return static_cast<std::byte*>(memory);
+}
+
+MemoryExport::Handle handle_of(std::byte* allocated) {
+  cudaIpcMemHandle_t handle{};
+  check_cuda(cudaIpcGetMemHandle(&handle, allocated), "cudaIpcGetMemHandle");
+  MemoryExport::Handle bytes;
+  static_assert(sizeof handle == sizeof bytes);
+  std::memcpy(bytes.data(), &handle, sizeof handle);
+  return bytes;
+}
+
+std::byte* map_exported(MemoryExport::Handle const& bytes) {
+  cudaIpcMemHandle_t handle{};
+  std::memcpy(&handle, bytes.data(), sizeof handle);
+  void* memory = nullptr;
+  check_cuda(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle");
+  return static_cast<std::byte*>(memory);
+}
+
+void unmap_exported(std::byte* mapped) noexcept { cudaIpcCloseMemHandle(mapped); }
+void free_exported(std::byte* allocated) noexcept { cudaFree(allocated); }
+
+// Smaller allocations share 2 MiB with others, which a handle would give away, too.
+constexpr MemoryExport export_of_device{std::uint64_t{2} << 20, allocate_exported, handle_of,
+                                        map_exported,           unmap_exported,    free_exported};
+MemoryExport const* export_in_use() { return &export_of_device; }
+
 #else
 
 static_assert(launches_wait, "of devices, CUDA's alone have events here");
@@ -68,6 +104,7 @@ void record_event(void*, ExecutionSpace const&) {}
 bool has_ended(void*) { return true; }
 void wait_for_event(ExecutionSpace const&, void*) {}
 Device device_in_use() { return {}; }
+MemoryExport const* export_in_use() { return nullptr; }
 
 #endif
 
@@ -156,6 +193,13 @@ void InstanceEvent::record(ExecutionSpace const& exec) {
 bool InstanceEvent::is_done() const {
   if (held_events() && held_events()()) return false;
   return has_ended(m_event.get());
+}
+
+MemoryExport const* memory_export() { return played_export() ? played_export()() : export_in_use(); }
+
+PlayedExport& played_export() {
+  static constinit PlayedExport instance;
+  return instance;
 }
 
 HeldEvents& held_events() {

@@ -1,15 +1,16 @@
 #pragma once
 
-// Memory between devices and MPI. Owns pinned memory, copies to and from it, and the order of work on different
-// instances: everything that src/comm needs from a device beside kernels. Only this file of src/comm knows a kind of
-// device. If kernels run on the host, pinned memory is host memory, copies have ended when they return, and nothing
-// needs an order.
+// Memory between devices, other processes and MPI. Owns pinned memory, copies to and from it, the order of work on
+// different instances, and the calls by which processes map each other's device memory: everything that src/comm needs
+// from a device beside kernels. Only this file of src/comm knows a kind of device. If kernels run on the host, pinned
+// memory is host memory, copies have ended when they return, nothing needs an order, and processes share pages.
 
 #include "comm/schedule/message_buffers.hpp"
 #include "core/hook.hpp"
 #include "core/memory.hpp"
 #include "core/views.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -87,6 +88,25 @@ public:
 private:
   std::shared_ptr<void> m_event; ///< the device's; null where launches wait
 };
+
+/// The calls by which processes of a node get at each other's memory for kernels, where this is not the host's pages.
+/// Those that may fail throw Error with the call and its code.
+struct MemoryExport {
+  /// Names an allocation in other processes.
+  using Handle = std::array<std::byte, 64>;
+
+  std::uint64_t granularity;                   ///< an allocation is a multiple of so many bytes
+  std::byte* (*allocate)(std::uint64_t bytes); ///< all 0, complete on return; aligned to 256 bytes
+  Handle (*handle)(std::byte* allocated);
+  std::byte* (*map)(Handle const& handle); ///< an allocation of another process, for kernels of this one
+  void (*unmap)(std::byte* mapped) noexcept;
+  void (*free)(std::byte* allocated) noexcept; ///< what no process has mapped any longer
+};
+/// Null where kernels work on the host's pages, which node_memory.hpp shares.
+MemoryExport const* memory_export();
+/// With this function, tests make a host look like a device whose memory is exported.
+using PlayedExport = Hook<MemoryExport const*()>;
+PlayedExport& played_export();
 
 /// While this function returns true, no event is done. With it, tests make a host look like a device with work under
 /// way.

@@ -1,6 +1,8 @@
 #include "comm/execution/shared_segment.hpp"
 
+#include "comm/execution/buffers.hpp"
 #include "comm/execution/control.hpp"
+#include "comm/execution/exported_parts.hpp"
 #include "comm/execution/node_memory.hpp"
 #include "comm/execution/shared_overhead.hpp"
 #include "core/error.hpp"
@@ -36,9 +38,10 @@ struct alignas(64) Arrival {
 };
 static_assert(sizeof(Arrival) == 1024);
 
-/// Which tickets a rank has done with.
+/// What a rank has done with.
 struct alignas(64) Done {
   Flag closed_below{0}; ///< all tickets with lower numbers are closed
+  Flag left{0};         ///< 1: it has no neighbour's part mapped any longer, where parts are exported
 };
 
 /// What a rank's neighbours look at while they wait for it.
@@ -51,19 +54,32 @@ constexpr std::uint64_t most_steps = std::uint64_t{1} << 16;
 
 std::uint64_t barrier_number(std::uint64_t ticket, std::uint64_t step) { return ticket * most_steps + step + 1; }
 
+/// Mailboxes of exported parts, which begin with them, for all tickets: kernels of a device do not reach the flags.
+constexpr std::uint64_t mail_stride = 1024;
+static_assert(mail_stride >= SharedSegment::mailbox_bytes);
+constexpr std::uint64_t mail_bytes = SharedSegment::open_tickets * mail_stride;
+
 /// What a rank of the node owns in the segment.
 struct Member {
   Signals* signals = nullptr;
   std::byte* part = nullptr;
   std::uint64_t bytes = 0;
+  std::byte* mail = nullptr; ///< null: mailboxes lie beside the flags
 
   Arrival& of(std::uint64_t ticket) const { return signals->arrivals[ticket % SharedSegment::open_tickets]; }
 };
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return round_up(bytes, Impl::page_bytes()); }
 
-/// A rank's signals, then its part.
-std::uint64_t footprint(std::uint64_t part_bytes) { return whole_pages(sizeof(Signals)) + whole_pages(part_bytes); }
+/// Of the host's memory: a rank's signals, then its part, unless it is exported.
+std::uint64_t footprint_in_pages(std::uint64_t part_bytes) {
+  return whole_pages(sizeof(Signals)) + (memory_export() ? 0 : whole_pages(part_bytes));
+}
+
+/// Of other memory, where parts are exported.
+std::uint64_t exported_footprint(std::uint64_t part_bytes) {
+  return memory_export() ? round_up(mail_bytes + part_bytes, memory_export()->granularity) : 0;
+}
 
 /// Lets the sibling thread of a core work, and the pipeline rest, while spinning.
 void relax() {
@@ -79,9 +95,11 @@ void relax() {
 struct SharedSegment::State {
   MemoryLedger* ledger;
   MemoryCategory category;
+  std::uint64_t overhead; ///< as entered in the ledger
   std::vector<Rank> neighbours;
   Impl::NodeMemory memory;
-  std::vector<Member> members; ///< by place in neighbours
+  std::unique_ptr<Impl::ExportedParts> exported; ///< null: the parts lie in `memory`
+  std::vector<Member> members;                   ///< by place in neighbours
   std::size_t me;
   std::uint64_t ticket = 0;
   std::uint64_t done_by_all = 0; ///< all ranks have closed the tickets below, as far as this one has looked
@@ -89,6 +107,10 @@ struct SharedSegment::State {
   bool given_up = false;
 
   Member const& mine() const { return members[me]; }
+  bool is_left_by_all() const {
+    return std::ranges::all_of(
+        members, [](Member const& member) { return member.signals->done.left.load(std::memory_order_acquire) == 1; });
+  }
   void look_what_is_done() {
     done_by_all = ticket;
     for (Member const& member : members)
@@ -96,34 +118,52 @@ struct SharedSegment::State {
   }
 };
 
-std::uint64_t shared_overhead(std::uint64_t part_bytes) { return footprint(part_bytes) - part_bytes; }
+std::uint64_t shared_overhead(std::uint64_t part_bytes) {
+  return footprint_in_pages(part_bytes) + exported_footprint(part_bytes) - part_bytes;
+}
 
 SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                              std::string const& label, std::uint64_t bytes) {
-  TRAINSTONE_REQUIRE(host_reaches_memory, "{}: shared memory is host memory, this build's memory space is {}", label,
-                     MemorySpace::name());
+  free_what_all_left();
   std::vector<std::uint64_t> const part_bytes = all_gather_values(communicator, bytes);
   std::vector<Rank> const& neighbours = communicator.topology().neighbours(communicator.rank());
   std::uint64_t total = 0;
-  for (Rank const rank : neighbours) total += footprint(part_bytes[static_cast<std::size_t>(rank)]);
+  for (Rank const rank : neighbours) total += footprint_in_pages(part_bytes[static_cast<std::size_t>(rank)]);
   auto const me = static_cast<std::size_t>(std::ranges::find(neighbours, communicator.rank()) - neighbours.begin());
-  m_state = std::make_unique<State>(
-      State{&ledger, category, neighbours, Impl::share_memory(communicator, label, total), {}, me, 0, 0, {}, false});
+  m_state = std::make_unique<State>(State{&ledger,
+                                          category,
+                                          shared_overhead(bytes),
+                                          neighbours,
+                                          Impl::share_memory(communicator, label, total),
+                                          nullptr,
+                                          {},
+                                          me,
+                                          0,
+                                          0,
+                                          {},
+                                          false});
 
   std::byte* place = m_state->memory.begin();
   for (Rank const rank : neighbours) {
     std::uint64_t const size = part_bytes[static_cast<std::size_t>(rank)];
     m_state->members.push_back({reinterpret_cast<Signals*>(place), place + whole_pages(sizeof(Signals)), size});
-    place += footprint(size);
+    place += footprint_in_pages(size);
   }
   Member const& mine = m_state->mine();
   Impl::on_all_ranks(communicator, fmt::format("have {} bytes of shared memory for {}", bytes, label), [&] {
     auto const offset = reinterpret_cast<std::byte*>(mine.signals) - m_state->memory.begin();
-    m_state->memory.populate(static_cast<std::uint64_t>(offset), footprint(bytes));
+    m_state->memory.populate(static_cast<std::uint64_t>(offset), footprint_in_pages(bytes));
     std::construct_at(mine.signals); // seen by all before anybody arrives
   });
+  if (MemoryExport const* const calls = memory_export()) {
+    m_state->exported = std::make_unique<Impl::ExportedParts>(*calls, communicator, label, exported_footprint(bytes));
+    for (std::size_t n = 0; n < neighbours.size(); ++n) {
+      m_state->members[n].mail = m_state->exported->part(n);
+      m_state->members[n].part = m_state->exported->part(n) + mail_bytes;
+    }
+  }
   ledger.add(category, bytes);
-  ledger.add(MemoryCategory::buffers, shared_overhead(bytes));
+  ledger.add(MemoryCategory::buffers, m_state->overhead);
 }
 
 SharedSegment::SharedSegment(SharedSegment&&) noexcept = default;
@@ -131,7 +171,23 @@ SharedSegment::SharedSegment(SharedSegment&&) noexcept = default;
 SharedSegment::~SharedSegment() {
   if (!m_state) return;
   m_state->ledger->remove(m_state->category, m_state->mine().bytes);
-  m_state->ledger->remove(MemoryCategory::buffers, shared_overhead(m_state->mine().bytes));
+  m_state->ledger->remove(MemoryCategory::buffers, m_state->overhead);
+  if (!m_state->exported) return;
+  m_state->exported->unmap_neighbours();
+  m_state->mine().signals->done.left.store(1, std::memory_order_release);
+  left_states().push_back(std::move(m_state));
+  free_what_all_left();
+}
+
+/// Of segments that have ended here. Never destroyed: at the end of the program there are no devices any longer.
+std::vector<std::unique_ptr<SharedSegment::State>>& SharedSegment::left_states() {
+  static auto& states = *new std::vector<std::unique_ptr<State>>;
+  return states;
+}
+
+/// No process may free memory that another one has mapped, and none waits here for the others: they may wait for it.
+void SharedSegment::free_what_all_left() {
+  std::erase_if(left_states(), [](std::unique_ptr<State> const& state) { return state->is_left_by_all(); });
 }
 
 Vector<std::byte> SharedSegment::bytes() const {
@@ -213,7 +269,8 @@ std::uint64_t SharedSegment::scratch_offset(std::uint64_t ticket, std::size_t ne
 }
 
 std::byte* SharedSegment::mailbox(std::uint64_t ticket, std::size_t neighbour) const {
-  return m_state->members[neighbour].of(ticket).mailbox.data();
+  Member const& member = m_state->members[neighbour];
+  return member.mail ? member.mail + ticket % open_tickets * mail_stride : member.of(ticket).mailbox.data();
 }
 
 std::size_t SharedSegment::me() const { return m_state->me; }

@@ -1,10 +1,11 @@
 #pragma once
 
-// Memory that all ranks of a node see. Owns one POSIX shared-memory segment per node group: a part per rank, and the
-// flags by which ranks wait for each other. Promises: nothing with a name is left in the system, even after a kill (but
-// see Sharing::named of node_memory.hpp).
-// Not MPI windows: MPICH's ch4:ucx builds have none (upstream issues 7705, 7814), and there MPI_COMM_TYPE_SHARED gives
-// groups of one; the node group is the communicator's own (host name and boot id, or emulated).
+// Memory for kernels that all ranks of a node see. Owns a part per rank, and the flags by which ranks wait for each
+// other. The flags lie in one POSIX shared-memory segment per node group. On hosts the parts lie beside them. On
+// devices a part is device memory, and each neighbour has it mapped. Promises: nothing with a name is left in the
+// system, even after a kill (but see Sharing::named of node_memory.hpp). Not MPI windows: MPICH's ch4:ucx builds have
+// none (upstream issues 7705, 7814), and there MPI_COMM_TYPE_SHARED gives groups of one; the node group is the
+// communicator's own (host name and boot id, or emulated).
 
 #include "comm/execution/communicator.hpp"
 #include "comm/schedule/schedule.hpp"
@@ -15,22 +16,24 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace trainstone {
 
 class SharedSegment {
 public:
-  /// Collective over the communicator. `bytes` of this rank's part may differ between ranks, and be 0; the part is
-  /// zeroed by the system, its pages touched first by this rank. It is entered in the ledger, its overhead among the
-  /// buffers.
+  /// Collective over the communicator. `bytes` of this rank's part may differ between ranks, and be 0; the part is 0,
+  /// and its pages are touched first by this rank. It is entered in the ledger, its overhead among the buffers.
   /// \throws Error on all ranks of the node if the system refuses
   SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                 std::string const& label, std::uint64_t bytes);
   SharedSegment(SharedSegment&&) noexcept;
   SharedSegment& operator=(SharedSegment&&) = delete;
+  /// Kernels that use the parts must have ended. Waits for nobody: device memory that neighbours still have mapped goes
+  /// when a later segment begins or ends.
   ~SharedSegment();
 
-  /// This rank's part; aligned to a page.
+  /// This rank's part; aligned to a page, on devices to 256 bytes.
   Vector<std::byte> bytes() const;
   /// The ranks of this node in the communicator, ascending.
   std::vector<Rank> const& neighbours() const;
@@ -62,7 +65,7 @@ public:
   std::uint64_t scratch_offset(std::uint64_t ticket, std::size_t neighbour) const;
 
   /// Mailbox of a neighbour for a ticket: mailbox_bytes that it alone writes, and that stay until all have closed the
-  /// ticket.
+  /// ticket. Memory for kernels: on hosts beside the flags, on devices beside the parts.
   static constexpr std::uint64_t mailbox_bytes = mailbox_elements * sizeof(std::int64_t);
   std::byte* mailbox(std::uint64_t ticket, std::size_t neighbour) const;
   /// This rank's place in neighbours().
@@ -70,6 +73,9 @@ public:
 
 private:
   struct State;
+  static std::vector<std::unique_ptr<State>>& left_states();
+  static void free_what_all_left();
+
   std::unique_ptr<State> m_state;
 };
 
