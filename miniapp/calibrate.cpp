@@ -194,7 +194,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   BuffersChoice buffers = {};
   bool const first = context.communicator.rank() == 0;
   Placement const placement = placement_of(context.communicator);
-  DeviceMessages const found = prove_device_messages(context.communicator, context.exec);
+  DeviceFindings const found = prove_device_memory(context.communicator, context.exec);
   collectively(context.communicator, [&] {
     communicator.emplace(Communicator::world(emulated_nodes(arguments.emulated_nodes)));
     options.max_bytes = parse_size("-e", arguments.max_bytes);
@@ -206,6 +206,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
   std::optional<PartsOfDeck> parts;
   if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement);
   communicator->use_buffers(buffers.messages, context.exec);
+  communicator->use_neighbours_memory(found.neighbours.proved);
   options.shared_memory = buffers.shared_memory;
   options.node_ports = emulated_nodes(arguments.emulated_nodes) == 0; // emulated ones share cores
   MeasuredMachine machine;

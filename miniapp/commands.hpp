@@ -3,6 +3,7 @@
 // The commands of the program. Each command gets its options and returns its exit code. Errors leave as exceptions;
 // main() prints them and chooses the exit code.
 
+#include "comm/execution/buffers_start.hpp"
 #include "comm/execution/communicator.hpp"
 #include "comm/execution/control.hpp"
 #include "comm/execution/environment.hpp"
@@ -103,9 +104,13 @@ int estimate_sweep(EstimateOptions const& options);
 int estimate_advice(EstimateOptions const& options);
 int report(ReportOptions const& options);
 
-/// Chooses the buffers of this communicator: as the deck's `name` says, with auto as MPI allows. Collective.
-/// \return the finding about MPI and devices \throws CollectiveError (exit 64) if these buffers are impossible
-std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec);
+/// Chooses the buffers of this communicator: as the deck's `name` says, with auto as MPI allows. Says whether its
+/// kernels reach the memory of neighbours. Collective.
+/// \return what was found about devices \throws CollectiveError (exit 64) if these buffers are impossible
+DeviceFindings use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec);
+/// \throws CollectiveError (exit 69) on all ranks if the configuration names an algorithm of shared memory, and kernels
+///         do not reach the memory of neighbours
+void require_neighbours_memory(RunConfig const& config, NeighbourMemory const& found);
 
 /// "4.5.1 Serial"
 std::string kokkos_description();

@@ -41,7 +41,7 @@ CommbenchHeader make_header(CommbenchOptions const& options, Communicator const&
   header.kokkos = kokkos_description();
   MessageBuffers const messages = communicator.buffers(); // what it does, not what was asked of it
   std::string_view const where = options.buffers.shared_memory ? "shared" : "private";
-  header.buffers = messages == MessageBuffers::host ? where : to_string(messages);
+  header.buffers = messages == MessageBuffers::host ? std::string(where) : describe_buffers(communicator);
   header.machine = machine;
   header.choice =
       fmt::format("auto: of the algorithms that are predicted to take at most {:g} times the least time, the "
@@ -149,7 +149,7 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
   CommbenchPlan plan;
   int nodes = 0;
   bool const first = context.communicator.rank() == 0;
-  DeviceMessages const found = prove_device_messages(context.communicator, context.exec);
+  DeviceFindings const found = prove_device_memory(context.communicator, context.exec);
   collectively(context.communicator, [&] {
     nodes = emulated_nodes(arguments.emulated_nodes);
     communicator.emplace(Communicator::world(nodes));
@@ -158,6 +158,7 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
     if (first && !options.json_file.empty()) require_writable(options.json_file);
   });
   communicator->use_buffers(options.buffers.messages, context.exec);
+  communicator->use_neighbours_memory(options.buffers.shared_memory);
   if (options.check_order) communicator->check_order(OrderCheck::yes);
   FittedMachine machine;
   std::string const source =

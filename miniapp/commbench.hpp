@@ -98,9 +98,9 @@ std::int64_t parse_count(std::string const& flag, std::string const& text, std::
 /// Whether ranks on several emulated nodes were asked for, and how many. \throws InputError
 int emulated_nodes(std::string const& text);
 
-/// \param[in] found  of prove_device_messages() \throws InputError for the first flag that is wrong
+/// \param[in] found  of prove_device_memory() \throws InputError for the first flag that is wrong
 CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology,
-                                 DeviceMessages const& found);
+                                 DeviceFindings const& found);
 SimulateOptions check_simulation(CommbenchArguments const& arguments);
 
 int commbench(CommbenchArguments const& arguments, RankContext& context);

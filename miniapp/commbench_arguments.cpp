@@ -123,9 +123,13 @@ Rank parse_servers(std::string const& text, std::vector<Collective> const& chose
   return static_cast<Rank>(parse_count("--servers", text, 1, most));
 }
 
-BuffersChoice parse_buffers(std::string const& text, Topology const& topology, DeviceMessages const& found) {
-  BuffersChoice const choice = choose_measured_buffers(text, host_reaches_memory, found);
+BuffersChoice parse_buffers(std::string const& text, Topology const& topology, DeviceFindings const& found) {
+  BuffersChoice choice = choose_measured_buffers(text, host_reaches_memory, found);
   if (!choice.shared_memory || topology.nodes() == 1) return choice;
+  if (choice.name != "shared") { // a device's: the same buffers, in memory of a rank's own
+    choice.shared_memory = false;
+    return choice;
+  }
   TRAINSTONE_REQUIRE_INPUT(text.empty(),
                            "--buffers {}: these ranks are on {} nodes, which share no memory; use private", text,
                            topology.nodes());
@@ -153,7 +157,7 @@ int emulated_nodes(std::string const& text) {
 }
 
 CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology const& topology,
-                                 DeviceMessages const& found) {
+                                 DeviceFindings const& found) {
   Rank const ranks = topology.ranks();
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   CommbenchOptions options;
@@ -207,7 +211,8 @@ constexpr char const* buffers_help =
     "shared: data lie in the node's shared memory, as in training;\n"
     "private: data lie in each rank's own memory, and only messages are used;\n"
     "staged: data lie in each rank's own memory, and MPI gets copies of the messages in pinned memory;\n"
-    "device: data lie in a device's memory, and MPI gets this memory itself;\n";
+    "device: data lie in a device's memory, and MPI gets this memory itself;\n"
+    "where devices of one node reach each other's memory, which a proof finds out, their data lie in it;\n";
 
 /// Adds flags whose text is looked at later; the last one of several counts.
 auto adder(CLI::App& command) {

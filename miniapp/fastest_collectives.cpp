@@ -43,8 +43,9 @@ Problem problem_of(StateLayout const& layout, PlannedCollective const& planned, 
 
 /// Whether the deck could name it, and ranks of every group can run it.
 bool is_legal(RunConfig config, StateLayout const& layout, AlgorithmKey const& key, PlannedCollective const& planned,
-              Algorithm algorithm) {
+              Algorithm algorithm, bool reaches_neighbours) {
   config.comm = with_algorithm(config.comm, key.name, to_string(algorithm));
+  if (!reaches_neighbours && find_algorithm(key.collective, algorithm).uses_shared_memory()) return false;
   if (find_network_problem(config) || find_buffers_problem(config) ||
       find_parallel_problem(config.parallel, config.comm, layout.mesh.data(), layout.rank_micro_batches))
     return false;
@@ -60,10 +61,11 @@ bool is_legal(RunConfig config, StateLayout const& layout, AlgorithmKey const& k
 }
 
 Trial make_trial(RunConfig const& config, StateLayout const& layout, AlgorithmKey const& key,
-                 RepeatedCollective const& heaviest) {
+                 RepeatedCollective const& heaviest, bool reaches_neighbours) {
   PlannedCollective const& planned = heaviest.planned;
   std::vector<Algorithm> algorithms = unlimited_algorithms_of(key.collective);
-  std::erase_if(algorithms, [&](Algorithm one) { return !is_legal(config, layout, key, planned, one); });
+  std::erase_if(algorithms,
+                [&](Algorithm one) { return !is_legal(config, layout, key, planned, one, reaches_neighbours); });
   bool const shared = std::ranges::any_of(
       algorithms, [&](Algorithm one) { return find_algorithm(key.collective, one).uses_shared_memory(); });
   Problem of_first = problem_of(layout, planned, 0), own = problem_of(layout, planned, layout.rank);
@@ -86,17 +88,17 @@ void require_memory(AlgorithmKey const& key, std::uint64_t bytes, std::int64_t r
 }
 
 /// \param[in] neighbours  ranks of this machine
-std::vector<Trial> plan_trials(ResolvedRun const& run, Rank rank, std::int64_t neighbours) {
+std::vector<Trial> plan_trials(ResolvedRun const& run, Communicator const& world, std::int64_t neighbours) {
   auto const is_measured = [&](AlgorithmKey const& key) { return run.config.comm.*key.member == algorithm_measured; };
   if (std::ranges::none_of(algorithm_keys, is_measured)) return {};
-  ShardPlan const plan = plan_run(run, rank).parallel;
+  ShardPlan const plan = plan_run(run, world.rank()).parallel;
   std::vector<Trial> trials;
   for (AlgorithmKey const& key : algorithm_keys)
     if (auto const heaviest = heaviest_collective(plan, key.collective, key.of_tensor_ranks);
         heaviest && is_measured(key)) {
       auto const elements = static_cast<std::uint64_t>(heaviest->planned.problem.elements());
       require_memory(key, elements * heaviest->element_bytes, neighbours); // pricing such messages takes hours
-      trials.push_back(make_trial(run.config, plan.layout, key, *heaviest));
+      trials.push_back(make_trial(run.config, plan.layout, key, *heaviest, world.reaches_neighbours()));
     }
   return trials;
 }
@@ -152,7 +154,7 @@ std::vector<ChosenAlgorithm> find_fastest_collectives(RankContext& context, std:
                                                       ResolvedRun const& asked) {
   Communicator const& world = context.communicator;
   std::vector<Trial> trials;
-  collectively(world, [&] { trials = plan_trials(asked, world.rank(), neighbours); });
+  collectively(world, [&] { trials = plan_trials(asked, world, neighbours); });
   require_same_trials(trials, world);
   if (trials.empty()) return {};
   MeshCommunicators groups(world, asked.mesh);

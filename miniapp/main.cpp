@@ -4,6 +4,7 @@
 #include "comm/execution/neighbour_watch.hpp"
 #include "commands.hpp"
 #include "commbench.hpp"
+#include "deck/deck_checks.hpp"
 #include "deck/size_argument.hpp"
 #include "explain.hpp"
 #include "kernels/gemm/library_threads.hpp"
@@ -23,12 +24,19 @@
 
 namespace trainstone {
 
-std::string use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec) {
-  DeviceMessages const found = prove_device_messages(communicator, exec);
+DeviceFindings use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec) {
+  DeviceFindings found = prove_device_memory(communicator, exec);
   MessageBuffers buffers = MessageBuffers::host;
-  collectively(communicator, [&] { buffers = choose_buffers(name, found); });
+  collectively(communicator, [&] { buffers = choose_buffers(name, found.messages); });
   communicator.use_buffers(buffers, exec);
-  return found.finding;
+  communicator.use_neighbours_memory(found.neighbours.proved);
+  return found;
+}
+
+void require_neighbours_memory(RunConfig const& config, NeighbourMemory const& found) {
+  if (found.proved) return;
+  if (std::optional<ConfigProblem> const problem = find_neighbours_problem(config, found.finding))
+    throw CollectiveError(problem->message, ExitCode::does_not_fit);
 }
 
 std::string kokkos_description() {
@@ -231,10 +239,11 @@ void describe_options(CLI::App& app, CommandLine& line) {
   app.failure_message([](CLI::App const*, CLI::Error const& problem) {
     return fmt::format("trainstone: {}; --help lists commands and options\n", problem.what());
   });
-  app.footer("Kokkos' own --kokkos-* flags pass through.\n"
-             "Exit codes: 0 valid, unreferenced or emulated, 64 wrong deck, file or command line, 65 a check failed,\n"
-             "69 does not fit into memory, 70 internal error, non-finite loss or a killed rank,\n"
-             "75 stopped with a checkpoint: start the same command again.");
+  app.footer(
+      "Kokkos' own --kokkos-* flags pass through.\n"
+      "Exit codes: 0 valid, unreferenced or emulated, 64 wrong deck, file or command line, 65 a check failed,\n"
+      "69 does not fit into memory, or devices share none, 70 internal error, non-finite loss or a killed rank,\n"
+      "75 stopped with a checkpoint: start the same command again.");
 
   describe_run(app, line);
   describe_estimate(app, line);

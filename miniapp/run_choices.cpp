@@ -32,7 +32,8 @@ std::int64_t ranks_beside(NodeMap const& machines, Rank rank) {
 ChosenRun choose_run(RunConfig const& config, Placement const& placement, RankContext& context) {
   Communicator& communicator = context.communicator;
   communicator = emulated_world(config.comm);
-  std::string const finding = use_chosen_buffers(communicator, config.comm.buffers, context.exec);
+  DeviceFindings const found = use_chosen_buffers(communicator, config.comm.buffers, context.exec);
+  require_neighbours_memory(config, found.neighbours);
   MachineChoices machine{.buffers = communicator.buffers()};
   ResolvedRun const asked = resolve_run(config, communicator.topology(), machine);
   std::int64_t const neighbours = ranks_beside(placement.machines, communicator.rank());
@@ -42,7 +43,8 @@ ChosenRun choose_run(RunConfig const& config, Placement const& placement, RankCo
   for (ChosenAlgorithm const& one : fastest) machine.algorithms[one.key] = one.algorithm;
 
   ChosenRun chosen{resolve_run(config, communicator.topology(), machine), fastest, {}};
-  if (!placement.devices.front().empty()) chosen.notes.push_back(finding); // of kernels on a device
+  if (!placement.devices.front().empty()) // kernels work on a device
+    chosen.notes.assign({found.messages.finding, found.neighbours.finding});
   if (!gemms.note.empty()) chosen.notes.push_back(gemms.note);
   for (ChosenAlgorithm const& one : fastest) chosen.notes.push_back(chosen_line(one));
   return chosen;

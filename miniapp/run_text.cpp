@@ -26,7 +26,7 @@ RunHeader make_header(PreparedRun const& run, RankContext const& context) {
   header.dirty = git_dirty;
   header.kokkos = kokkos_description();
   header.mpi = context.mpi.implementation();
-  header.buffers = to_string(run.resolved.buffers);
+  header.buffers = describe_buffers(context.communicator);
   if (run.devices_per_node > 0)
     header.buffers += fmt::format(", {} on {} per node", plural(std::ssize(run.neighbours), "rank"),
                                   plural(run.devices_per_node, "device"));

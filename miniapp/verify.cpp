@@ -69,7 +69,8 @@ int verify(VerifyOptions const& options, RankContext& context) {
     resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm));
     check_reference_files(options.files, choices, context.communicator.size());
   });
-  use_chosen_buffers(context.communicator, choices.comm.buffers, context.exec);
+  require_neighbours_memory(choices,
+                            use_chosen_buffers(context.communicator, choices.comm.buffers, context.exec).neighbours);
   std::vector<ReferenceRow> const rows =
       compare_with_reference(context.exec, context.communicator, options.files, choices);
 
@@ -77,7 +78,7 @@ int verify(VerifyOptions const& options, RankContext& context) {
   for (ReferenceRow const& row : rows) passed = passed && row.passed;
   if (context.communicator.rank() == 0) {
     fmt::print("{}, ranks {}, buffers {}, gemm {}, Kokkos {}\n", options.files.model, context.communicator.size(),
-               to_string(context.communicator.buffers()),
+               describe_buffers(context.communicator),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))), kokkos_description());
     fmt::print("{:<34} {:>12} {:>12} {:>9}\n", "compared", "max abs", "max rel", "bound");
     for (ReferenceRow const& row : rows) print_row(row);

@@ -37,7 +37,7 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
   bool const first = communicator.rank() == 0;
   if (first)
     fmt::print("Kokkos {}, buffers {}, {} threads per rank, gemm {}, loss chunks {}, slices {}, {}\n",
-               kokkos_description(), to_string(communicator.buffers()), context.exec.concurrency(),
+               kokkos_description(), describe_buffers(communicator), context.exec.concurrency(),
                to_string(resolve_gemm_provider(parse_gemm_provider(choices.kernels.gemm))),
                choices.model_options.loss_chunks, choices.parallel.slices(), describe_machine().cpu);
   std::int64_t const all_steps = options.mesh ? 5 : 20, quick_steps = options.mesh ? 3 : 5;
@@ -47,7 +47,7 @@ int verify_matrix(VerifyOptions const& options, RankContext& context) {
   auto const list = options.mesh ? mesh_matrix : equivalence_matrix;
   GptOptions of_rows = choices.model_options;
   of_rows.slices.blocks = choices.parallel.slices();
-  for (MatrixRow const& row : list(ranks, options.quick, communicator.buffers(), of_rows)) {
+  for (MatrixRow const& row : list(ranks, options.quick, communicator.reaches_neighbours(), of_rows)) {
     std::optional<std::uint64_t> const hash = run_matrix_row(context.exec, communicator, row, choices, steps);
     bool const same = hash && expected.emplace(std::pair(row.micro_batches, row.recipe), *hash).first->second == *hash;
     ++rows;

@@ -37,9 +37,7 @@ struct Stage {
   MemoryLedger ledger = {};
   bool all_right = true;
 
-  bool has_shared_memory() const {
-    return communicator.topology().nodes() == 1 && communicator.buffers() == MessageBuffers::host;
-  }
+  bool has_shared_memory() const { return communicator.topology().nodes() == 1 && communicator.reaches_neighbours(); }
 };
 
 /// No rate for a wrong result.
@@ -177,6 +175,7 @@ class Silence : public benchmark::BenchmarkReporter {
 int run_benchmarks(MpiEnvironment const& mpi) {
   Stage stage{ExecutionSpace(), Communicator::world()};
   stage.communicator.use_buffers(usual_buffers(stage.communicator, stage.exec), stage.exec);
+  stage.communicator.use_neighbours_memory(prove_neighbour_memory(stage.communicator, stage.exec).proved);
   register_all(stage);
   Silence silence;
   bool const first = mpi.world_rank() == 0;

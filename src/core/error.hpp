@@ -16,7 +16,7 @@ enum class ExitCode : int {
   valid = 0,
   usage = 64,               ///< deck, file or command-line error, found before any large allocation
   verification_failed = 65, ///< ran, but a verification failed
-  does_not_fit = 69,        ///< predicted not to fit into the memory
+  does_not_fit = 69,        ///< predicted not to fit into the memory, or needs memory that devices do not share
   internal = 70,            ///< internal error or non-finite loss
   stopped = 75,             ///< stopped by a signal or --max-time, with a checkpoint: to be started again
 };

@@ -19,9 +19,11 @@ std::optional<ConfigProblem> find_asynchronous_problem(RunConfig const& config);
 /// The same where servers update unit by unit.
 std::optional<ConfigProblem> find_priority_problem(RunConfig const& config);
 
-/// The problem of message buffers that this build cannot have, or of algorithms that move data in shared memory beside
-/// such buffers.
+/// The problem of message buffers that this build cannot have.
 std::optional<ConfigProblem> find_buffers_problem(RunConfig const& config);
+/// The problem of algorithms that move data in shared memory, where kernels do not reach their neighbours' memory.
+/// \param[in] finding  the reason (comm/execution/buffers_start.hpp)
+std::optional<ConfigProblem> find_neighbours_problem(RunConfig const& config, std::string const& finding);
 
 /// The problem of keys that count in steps, once the length of the training in steps is known.
 std::optional<ConfigProblem> find_length_problem(RunConfig const& config, std::int64_t steps);

@@ -55,10 +55,12 @@ std::vector<Key> communication_keys() {
       algorithm("comm.reduce", "algorithm of reduces; auto: binomial, linear for strategy naive, or ordered for "
                                "parallel.reduction = \"ordered\""),
       algorithm("comm.broadcast", "algorithm of broadcasts; auto: binomial, or linear for strategy naive"),
-      choice("comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
-             "memory that is passed to MPI; host, device: the memory that kernels work on; staged: copies of the "
-             "messages in pinned host memory (on hosts to exercise the code of devices); auto: host if kernels run on "
-             "the host, else device if a proof at the start succeeds, else staged"),
+      choice(
+          "comm.buffers", &RunConfig::comm, &CommConfig::buffers, {"auto", "host", "staged", "device"},
+          "memory that is passed to MPI; host, device: the memory that kernels work on; staged: copies of the "
+          "messages in pinned host memory (on hosts to exercise the code of devices); auto: host if kernels run on "
+          "the host, else device if a proof at the start succeeds, else staged; algorithms of shared memory give MPI "
+          "nothing inside a node"),
       number("comm.expected_ranks", &RunConfig::comm, &CommConfig::expected_ranks, "ranks", up_to(million),
              "the run refuses any other number of ranks; 0 = any number"),
       key("comm.check_order", &RunConfig::comm, &CommConfig::check_order,

@@ -1,5 +1,5 @@
-// Whether a deck's collectives send messages, where it asks for what moves in shared memory do not heed: an emulated
-// network, and buffers of messages. Part of deck_checks.hpp.
+// Whether a deck's collectives send messages, where it asks for an emulated network, which moves in shared memory do
+// not heed, or where there is no shared memory. Part of deck_checks.hpp.
 
 #include "comm/algorithms/registry.hpp"
 #include "comm/schedule/message_buffers.hpp"
@@ -13,7 +13,7 @@ namespace trainstone {
 
 namespace {
 
-/// \param[in] why  "comm.emulated_network does not slow down"
+/// \param[in] why  "comm.emulated_network does not slow down; with it"
 std::optional<ConfigProblem> find_problem_of(AlgorithmKey const& key, std::string const& name, std::string const& why) {
   auto const shares_memory = [&](Algorithm algorithm) {
     return find_algorithm(key.collective, algorithm).uses_shared_memory();
@@ -21,8 +21,8 @@ std::optional<ConfigProblem> find_problem_of(AlgorithmKey const& key, std::strin
   if (!names_algorithm(name) || !shares_memory(parse_algorithm(key.collective, name))) return std::nullopt;
   std::vector<std::string> names = algorithm_names(key.collective, std::not_fn(shares_memory));
   names.emplace_back(algorithm_measured);
-  return problem(key.name, "{0} = \"{1}\" moves data in shared memory, which {2}; with it {0} must be one of {3}",
-                 key.name, name, why, fmt::join(names, ", "));
+  return problem(key.name, "{0} = \"{1}\" moves data in shared memory, which {2} {0} must be one of {3}", key.name,
+                 name, why, fmt::join(names, ", "));
 }
 
 std::optional<ConfigProblem> find_problem_of_any(CommConfig const& comm, std::string const& why) {
@@ -35,16 +35,18 @@ std::optional<ConfigProblem> find_problem_of_any(CommConfig const& comm, std::st
 
 std::optional<ConfigProblem> find_network_problem(RunConfig const& config) {
   if (!config.comm.emulated_network().is_slow()) return std::nullopt;
-  return find_problem_of_any(config.comm, "comm.emulated_network does not slow down");
+  return find_problem_of_any(config.comm, "comm.emulated_network does not slow down; with it");
 }
 
 std::optional<ConfigProblem> find_buffers_problem(RunConfig const& config) {
   std::string const& name = config.comm.buffers;
   if (std::string const refusal = buffers_refusal(name); !refusal.empty())
     return ConfigProblem{"comm.buffers", refusal};
-  MessageBuffers const buffers = resolve_buffers(name);
-  if (buffers == MessageBuffers::host) return std::nullopt;
-  return find_problem_of_any(config.comm, fmt::format("comm.buffers = \"{}\" does not reach", to_string(buffers)));
+  return std::nullopt;
+}
+
+std::optional<ConfigProblem> find_neighbours_problem(RunConfig const& config, std::string const& finding) {
+  return find_problem_of_any(config.comm, fmt::format("devices do not share here ({});", finding));
 }
 
 } // namespace trainstone

@@ -13,10 +13,11 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-DeviceMessages const proved{true, "they arrive"};
-DeviceMessages const unproved{false, "the library does not say so"};
+DeviceFindings const proved{{true, "they arrive"}, {false, "too far"}};
+DeviceFindings const unproved{{false, "the library does not say so"}, {false, "too far"}};
+DeviceFindings const reached{{true, "they arrive"}, {true, "in reach"}};
 
-std::string refusal_of(std::string_view name, bool kernels_on_host, DeviceMessages const& found) {
+std::string refusal_of(std::string_view name, bool kernels_on_host, DeviceFindings const& found) {
   try {
     choose_measured_buffers(name, kernels_on_host, found);
   } catch (InputError const& error) {
@@ -44,6 +45,9 @@ TEST_CASE("the word of a choice says where data lies and what MPI is given", "[c
     CHECK(choose_measured_buffers("staged", kernels_on_host, proved).messages == MessageBuffers::staged);
   }
   CHECK_FALSE(choose_measured_buffers("device", false, proved).shared_memory);
+  CHECK(choose_measured_buffers("device", false, reached).shared_memory);
+  CHECK(choose_measured_buffers("staged", false, reached).shared_memory);
+  CHECK_FALSE(choose_measured_buffers("staged", true, reached).shared_memory);
   CHECK(choose_measured_buffers("device", false, proved).messages == MessageBuffers::device);
 }
 

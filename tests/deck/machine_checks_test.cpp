@@ -86,7 +86,7 @@ TEST_CASE("nodes can be emulated up to the number of ranks", "[deck]") {
         "--set comm.emulated_nodes=2: comm.emulated_nodes = 2 exceeds the number of ranks; nearest legal value: 1");
 }
 
-TEST_CASE("buffers that the build cannot have are refused, and shared memory beside staged messages", "[deck]") {
+TEST_CASE("buffers that the build cannot have are refused, and shared memory where kernels do not reach it", "[deck]") {
   CHECK(read_small().config.comm.buffers == "auto");
   CHECK(read_small({"comm.buffers=staged"}).config.comm.buffers == "staged");
   std::string const impossible = host_reaches_memory ? "device" : "host";
@@ -95,13 +95,20 @@ TEST_CASE("buffers that the build cannot have are refused, and shared memory bes
                                      impossible)));
   for (char const* const key :
        {"comm.allreduce", "comm.reduce_scatter", "comm.all_gather", "comm.reduce", "comm.broadcast"}) {
-    std::string const shared = fmt::format("{}=shared", key);
-    CHECK(error_with({"comm.buffers=staged", shared})
-              .starts_with(fmt::format("--set {0}: {1} = \"shared\" moves data in shared memory, which comm.buffers = "
-                                       "\"staged\" does not reach; with it {1} must be one of auto, ",
-                                       shared, key)));
+    RunConfig config = read_small({"comm.buffers=staged"}).config;
+    CHECK_FALSE(find_neighbours_problem(config, "too far"));
+    config.comm = with_algorithm(config.comm, key, "shared");
+    CHECK_FALSE(find_buffers_problem(config));
+    std::optional<ConfigProblem> const problem = find_neighbours_problem(config, "too far");
+    REQUIRE(problem);
+    CHECK_THAT(problem->message,
+               StartsWith(fmt::format("{0} = \"shared\" moves data in shared memory, which devices do "
+                                      "not share here (too far); {0} must be one of auto, ",
+                                      key)) &&
+                   !ContainsSubstring(", shared"));
   }
-  if (host_reaches_memory) CHECK_NOTHROW(read_small({"comm.buffers=auto", "comm.allreduce=shared"}));
+  for (char const* const buffers : {"comm.buffers=auto", "comm.buffers=staged"})
+    CHECK_NOTHROW(read_small({buffers, "comm.allreduce=shared"}));
 }
 
 TEST_CASE("an emulated network is given by latency, bandwidth or both", "[deck]") {
@@ -137,7 +144,7 @@ TEST_CASE("an emulated network refuses algorithms that move data in shared memor
   }
   for (char const* name : {"shared", "shared_copy", "hierarchical"}) {
     std::string const choice = std::string("comm.allreduce=") + name;
-    if (resolve_buffers("auto") == MessageBuffers::host) CHECK(error_with({choice}) == "no InputError");
+    CHECK(error_with({choice}) == "no InputError");
     CHECK_THAT(
         error_with({"parallel.strategy=zero", "parallel.zero_stage=1", choice, "comm.emulated_network.latency=1 us"}),
         StartsWith("--set " + choice + ": comm.allreduce = ") && ContainsSubstring("must be one of auto, naive, ") &&

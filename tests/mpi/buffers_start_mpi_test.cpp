@@ -4,9 +4,12 @@
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/message_proof.hpp"
+#include "comm/execution/part_proof.hpp"
 #include "core/error.hpp"
 #include "core/host_copy.hpp"
+#include "support/played_export.hpp"
 #include "support/views.hpp"
+#include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,6 +17,7 @@
 using namespace trainstone;
 using namespace trainstone::test;
 using Catch::Matchers::ContainsSubstring;
+using Fault = test::PlayedExport::Fault;
 
 TEST_CASE("the proof's messages arrive at the next rank, in one piece and in several", "[mpi][buffers]") {
   Communicator const world = Communicator::world();
@@ -76,4 +80,33 @@ TEST_CASE("device memory is chosen where it is proved, and refused with the reas
   CHECK_THROWS_AS(choose_buffers("device", {false, "because it is not"}), InputError);
   if (!host_reaches_memory)
     CHECK_THROWS_WITH(choose_buffers("device", {false, "because it is not"}), ContainsSubstring("because it is not"));
+}
+
+TEST_CASE("the proof of neighbours' memory finds what is not there, and says which", "[mpi][buffers]") {
+  test::skip_on_devices("which it plays");
+  Communicator world = Communicator::world();
+  ExecutionSpace const exec;
+  CHECK(prove_neighbour_memory(world, exec).proved); // of the host: nothing is tried
+  CHECK(describe_buffers(world) == "host");
+  CHECK(Impl::wrong_in_parts(world, exec, 257) == 0);
+  test::PlayedExport const played;
+  CHECK(prove_neighbour_memory(world, exec).proved);
+  CHECK(describe_buffers(world) == "host, node memory by IPC");
+  world.use_neighbours_memory(false);
+  CHECK_FALSE(world.split(0).reaches_neighbours());
+  CHECK(describe_buffers(world) == "host");
+  if (world.size() == 1) return;
+  auto const finding_with = [&](Fault fault) {
+    FaultOfOne const one(world, fault);
+    NeighbourMemory const found = prove_neighbour_memory(world, exec);
+    CHECK_FALSE(found.proved);
+    return found.finding;
+  };
+  CHECK_THAT(finding_with(Fault::allocates_nothing), ContainsSubstring("played device: no memory"));
+  CHECK_THAT(finding_with(Fault::maps_nothing), ContainsSubstring("played device: cannot map"));
+  CHECK_THAT(finding_with(Fault::maps_something_else), ContainsSubstring("of 1 elements are wrong there"));
+  // who maps something else reads nothing of its neighbours, and they read nothing that it writes there
+  FaultOfOne const one(world, Fault::maps_something_else);
+  bool const faulty = world.rank() + 1 == world.size();
+  CHECK(Impl::wrong_in_parts(world, exec, 257) == (faulty ? 257 * (world.size() - 1) : 257));
 }

@@ -54,6 +54,8 @@ TEST_CASE("algorithms of shared memory end with the same bits where neighbours m
     CHECK(run_all(communicator) == expected);
     test::HeldEvents const held(test::HeldEvents::Until::chance, static_cast<unsigned>(communicator.rank() + 1));
     CHECK(run_all(communicator) == expected);
+    communicator.use_buffers(MessageBuffers::staged, ExecutionSpace());
+    CHECK(run_all(communicator) == expected);
     Problem const problem = test::problems(communicator, Collective::all_reduce, 109)[0];
     test::ManyCollectives many(communicator, problem);
     for (int repeat = 0; repeat < 3; ++repeat) check_in_any_order(many, problem, communicator.rank());
@@ -77,8 +79,14 @@ TEST_CASE("an exported part is zero, counted once, and mapped once by every neig
     std::uint64_t const flags = (64 * 1024 + 64 + page - 1) / page * page, part = 5 * unit;
     CHECK(ledger.current().total() == flags + part);
     CHECK(ledger.current()[MemoryCategory::buffers] == shared_overhead(bytes));
-    for (std::size_t n = 0; n < segment.neighbours().size(); ++n)
+    for (std::size_t n = 0; n < segment.neighbours().size(); ++n) {
       CHECK(first_bytes(segment, n) == std::vector<std::byte>(bytes));
+      constexpr std::uint64_t last = SharedSegment::open_tickets - 1, mail = SharedSegment::mailbox_bytes;
+      for (std::uint64_t ticket = 0; ticket < last; ++ticket) // no mailbox lies on another one, or on the part
+        CHECK(segment.mailbox(ticket, n) + mail <= segment.mailbox(ticket + 1, n));
+      CHECK(segment.mailbox(last, n) + mail <= segment.part(n));
+      CHECK(segment.mailbox(last + 1, n) == segment.mailbox(0, n));
+    }
     CHECK(segment.contains(segment.bytes().data(), bytes));
     CHECK_FALSE(segment.contains(segment.bytes().data(), bytes + 1));
     barrier(world);

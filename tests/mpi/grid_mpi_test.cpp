@@ -80,7 +80,7 @@ TEST_CASE("memory, FLOPs, bytes and messages of a grid of tensor ranks equal tho
 TEST_CASE("ranks of a grid may add up in the memory of their node along one axis, not along two",
           "[mpi][tensor][grid]") {
   Communicator world = Communicator::world();
-  if (world.buffers() != MessageBuffers::host) return;
+  if (!world.reaches_neighbours()) return;
   for (Grid const& grid : grids_of(world.size())) {
     INFO(words_of(grid));
     RunConfig config = grid_config(grid, 2);

@@ -210,23 +210,24 @@ TEST_CASE("collectives on integers are exact", "[mpi][checks]") {
   };
   for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce)) {
     INFO(to_string(algorithm));
-    if (!host_reaches_memory && find_algorithm(Collective::all_reduce, algorithm).uses_shared_memory()) continue;
+    if (!world.reaches_neighbours() && find_algorithm(Collective::all_reduce, algorithm).uses_shared_memory()) continue;
     CHECK(check({}, {.allreduce = std::string(to_string(algorithm))}));
   }
   for (std::string const name : {"ring", "direct", "circulant", "recursive", "shared"}) {
     INFO(name);
-    if (!host_reaches_memory && name == "shared") continue;
+    if (!world.reaches_neighbours() && name == "shared") continue;
     CHECK(check({.strategy = Strategy::zero, .zero_stage = 1}, {.reduce_scatter = name, .all_gather = name}));
   }
-  if (host_reaches_memory) CHECK(check({.strategy = Strategy::zero, .zero_stage = 1}, {.all_gather = "shared_push"}));
+  if (world.reaches_neighbours())
+    CHECK(check({.strategy = Strategy::zero, .zero_stage = 1}, {.all_gather = "shared_push"}));
   ParallelConfig const whole_groups{
       .strategy = Strategy::zero, .zero_stage = 1, .partition = StatePartition::inter_layer};
   for (std::string const name : {"binomial", "linear", "shared"}) {
     INFO(name);
-    if (!host_reaches_memory && name == "shared") continue;
+    if (!world.reaches_neighbours() && name == "shared") continue;
     CHECK(check(whole_groups, {.reduce = name, .broadcast = name}));
   }
-  if (host_reaches_memory) CHECK(check(whole_groups, {.broadcast = "shared_push"}));
+  if (world.reaches_neighbours()) CHECK(check(whole_groups, {.broadcast = "shared_push"}));
 }
 
 TEST_CASE("one wrong value on one rank, in any try of a collective, fails the check on all", "[mpi][checks]") {

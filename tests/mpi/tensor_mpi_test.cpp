@@ -74,7 +74,7 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
   bool const ordered = GENERATE(false, true);
   if (ordered && !is_power_of_two(world.size())) return;
   std::vector<std::string> algorithms{"auto"};
-  if (world.buffers() == MessageBuffers::host) algorithms.emplace_back("shared");
+  if (world.reaches_neighbours()) algorithms.emplace_back("shared");
   if (!ordered) algorithms.insert(algorithms.end(), {"tree", "whole_ring"});
   Positions const more = again == Recompute::full ? Positions::kept : Positions::shared;
   std::size_t number = static_cast<std::size_t>(recipe) + (again == Recompute::full ? 2 : 0); // others in each case

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs any algorithm on real ranks with the data of collective_data.hpp: in memory that they share where MPI is given
-// the host's memory, else in memory of the kernels alone, with staging where messages are staged.
+// Runs any algorithm on real ranks with the data of collective_data.hpp: in memory that they share where kernels reach
+// it, else in memory of the kernels alone, with staging where messages are staged.
 
 #include "comm/algorithms/registry.hpp"
 #include "comm/execution/buffers.hpp"
@@ -18,14 +18,13 @@ namespace trainstone::test {
 
 constexpr std::uint64_t bytes_per_rank = std::uint64_t{1} << 28; // pages that nobody touches cost nothing
 
-/// The problems of a collective on the ranks of this run. Shared memory where there is one node, and messages are of
-/// host memory.
+/// The problems of a collective on the ranks of this run. Shared memory where there is one node, and kernels reach it.
 inline std::vector<Problem> problems(Communicator const& communicator, Collective collective, Index elements) {
   Rank const ranks = communicator.size();
   Problem const even{.collective = collective,
                      .partition = Partition::even(elements, ranks),
                      .topology = communicator.topology(),
-                     .shared_memory = communicator.buffers() == MessageBuffers::host};
+                     .shared_memory = communicator.reaches_neighbours()};
   if (!has_data(collective)) return elements == 0 ? std::vector{even} : std::vector<Problem>{};
   if (has_servers(collective)) {
     std::vector<Problem> all;
@@ -60,7 +59,7 @@ inline PinnedMemory make_staging(MemoryLedger& ledger, Communicator const& commu
 class CollectiveMemory {
 public:
   explicit CollectiveMemory(Communicator const& communicator, std::uint64_t bytes = bytes_per_rank) {
-    if (communicator.buffers() == MessageBuffers::host)
+    if (communicator.reaches_neighbours())
       m_segment.emplace(communicator, m_ledger, MemoryCategory::buffers, "test", bytes);
     else
       m_own = Allocation(m_ledger, MemoryCategory::buffers, "test", bytes);

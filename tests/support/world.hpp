@@ -14,6 +14,7 @@ namespace trainstone::test {
 inline Communicator world(int emulated_nodes = 0) {
   Communicator communicator = Communicator::world(emulated_nodes);
   communicator.use_buffers(usual_buffers(communicator, ExecutionSpace()), ExecutionSpace());
+  communicator.use_neighbours_memory(prove_neighbour_memory(communicator, ExecutionSpace()).proved);
   return communicator;
 }
 

@@ -104,7 +104,7 @@ TEST_CASE("the mesh of slices has tensor ranks with and without shared positions
   for (bool const quick : {false, true}) {
     std::set<std::string> different;
     std::size_t kept = 0, rows = 0;
-    for (MatrixRow const& row : mesh_matrix(8, quick, MessageBuffers::host, options)) {
+    for (MatrixRow const& row : mesh_matrix(8, quick, true, options)) {
       ParallelConfig const& parallel = row.parallel;
       INFO(describe(row, 8));
       Rank const data = mesh_of(parallel, 8).data();
@@ -126,12 +126,12 @@ TEST_CASE("the mesh of slices has tensor ranks with and without shared positions
 }
 
 TEST_CASE("the mesh follows the buffers and the options of the run") {
-  for (MatrixRow const& row : mesh_matrix(4, true, MessageBuffers::staged)) CHECK(row.algorithm == "ordered");
+  for (MatrixRow const& row : mesh_matrix(4, true, false)) CHECK(row.algorithm == "ordered");
   GptOptions options;
   options.attention = AttentionKind::flash;
-  CHECK(values_of(mesh_matrix(4, false, MessageBuffers::host, options)).at("recomputation").size() == 2);
+  CHECK(values_of(mesh_matrix(4, false, true, options)).at("recomputation").size() == 2);
   options.recompute = {Recompute::full};
-  CHECK(values_of(mesh_matrix(4, false, MessageBuffers::host, options)).at("recomputation").size() == 1);
+  CHECK(values_of(mesh_matrix(4, false, true, options)).at("recomputation").size() == 1);
 }
 
 TEST_CASE("a row of the mesh says how the model is cut, and which schedule runs") {

@@ -4,6 +4,7 @@
 #include "comm/execution/control.hpp"
 #include "comm/execution/message_proof.hpp"
 #include "comm/execution/mpi.hpp"
+#include "comm/execution/part_proof.hpp"
 #include "core/error.hpp"
 
 #if __has_include(<mpi-ext.h>)
@@ -54,6 +55,31 @@ DeviceMessages prove_device_messages(Communicator const& communicator, Execution
                                    wrong, elements)};
   }
   return {true, "messages between device memories arrive, in one piece and in several"};
+}
+
+NeighbourMemory prove_neighbour_memory(Communicator const& communicator, ExecutionSpace const& exec) {
+  if (!memory_export()) return {true, "the ranks of a node share pages of the host"};
+  try {
+    for (Index const elements : {1, 257, 3 << 20}) {
+      for (Index const wrong : all_gather_values(communicator, Impl::wrong_in_parts(communicator, exec, elements)))
+        if (wrong > 0)
+          return {false, fmt::format("ranks of a node map each other's device memory, but {} of {} elements are wrong "
+                                     "there",
+                                     wrong, elements)};
+    }
+  } catch (CollectiveError const& error) {
+    return {false, error.what()};
+  }
+  return {true, "kernels reach the device memory of all ranks of their node"};
+}
+
+DeviceFindings prove_device_memory(Communicator const& communicator, ExecutionSpace const& exec) {
+  return {prove_device_messages(communicator, exec), prove_neighbour_memory(communicator, exec)};
+}
+
+std::string describe_buffers(Communicator const& communicator) {
+  bool const maps = memory_export() && communicator.reaches_neighbours();
+  return fmt::format("{}{}", to_string(communicator.buffers()), maps ? ", node memory by IPC" : "");
 }
 
 MessageBuffers choose_buffers(std::string_view name, DeviceMessages const& found) {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Finds out about devices and MPI when a program starts: how many devices there are, and whether MPI takes their
-// memory. Owns the question to the library and the proof: messages from device memory to device memory
-// (comm/execution/message_proof.hpp). Never passes device memory to a library that does not say that it takes it,
-// because such libraries crash.
+// Finds out about devices when a program starts: how many there are, whether MPI takes their memory, and whether the
+// ranks of a node reach each other's. Owns the question to the library and the proofs: messages from device memory to
+// device memory (comm/execution/message_proof.hpp), and kernels on neighbours' memory (comm/execution/part_proof.hpp).
+// Never passes device memory to a library that does not say that it takes it, because such libraries crash.
 
 #include "comm/execution/communicator.hpp"
 #include "core/views.hpp"
@@ -32,6 +32,26 @@ struct DeviceMessages {
 /// Every rank sends to the next rank and checks what it receives. Collective; waits. The result is the same on all
 /// ranks. If kernels run on the host, nothing is tried.
 DeviceMessages prove_device_messages(Communicator const& communicator, ExecutionSpace const& exec);
+
+struct NeighbourMemory {
+  bool proved = false;
+  std::string finding; ///< what was found, or why it was not tried
+};
+
+/// Every rank's kernels write and read memory that the ranks of its node share, and check it. Collective; waits. The
+/// result is the same on all ranks. If kernels work on the host's pages, nothing is tried, and it is proved.
+NeighbourMemory prove_neighbour_memory(Communicator const& communicator, ExecutionSpace const& exec);
+
+/// Both.
+struct DeviceFindings {
+  DeviceMessages messages;
+  NeighbourMemory neighbours;
+};
+DeviceFindings prove_device_memory(Communicator const& communicator, ExecutionSpace const& exec);
+
+/// "staged", "device, node memory by IPC": what MPI is given, and how a device reaches its neighbours' memory, if it
+/// does.
+std::string describe_buffers(Communicator const& communicator);
 
 /// The memory that MPI gets if a deck says `name`. auto takes device memory if it is proved.
 /// \throws InputError if it is refused, or device memory is not proved

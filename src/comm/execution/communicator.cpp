@@ -134,6 +134,7 @@ Communicator Communicator::part(std::unique_ptr<Impl::CommunicatorHandle> handle
     made.m_handle->ports = std::make_shared<Impl::NetworkPorts>(m_handle->ports->of(all_gather_values(made, m_rank)));
   made.m_handle->buffers = m_handle->buffers;
   made.m_handle->copies = m_handle->copies;
+  made.m_handle->reaches_neighbours = m_handle->reaches_neighbours;
   if (m_handle->order != MPI_COMM_NULL) made.check_order(OrderCheck::yes);
   return made;
 }
@@ -159,6 +160,10 @@ void Communicator::use_buffers(MessageBuffers buffers, ExecutionSpace const& exe
 }
 
 MessageBuffers Communicator::buffers() const { return m_handle->buffers; }
+
+void Communicator::use_neighbours_memory(bool is_proved) { m_handle->reaches_neighbours = is_proved; }
+
+bool Communicator::reaches_neighbours() const { return m_handle->reaches_neighbours; }
 
 Rank Communicator::node_size() const {
   int const mine = m_nodes.node_of_rank[static_cast<std::size_t>(m_rank)];

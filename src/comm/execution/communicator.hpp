@@ -119,11 +119,15 @@ public:
 
   /// Executions that are made from now on give MPI the memory itself, or copies of their messages. Communicators split
   /// from this one inherit the setting. Before the first call MPI gets host memory. Neither bytes nor results change.
-  /// The call is not collective, but all ranks must use the same buffers, because they cut messages alike. Only host
-  /// memory allows algorithms that move data in shared memory. \param[in] exec  of the executions; copies overlap with
-  /// its work
+  /// The call is not collective, but all ranks must use the same buffers, because they cut messages alike.
+  /// \param[in] exec  of the executions; copies overlap with its work
   void use_buffers(MessageBuffers buffers, ExecutionSpace const& exec);
   MessageBuffers buffers() const;
+  /// Whether kernels reach the memory of this node's other ranks in a SharedSegment, for algorithms that move data
+  /// there. On hosts they do. On devices they do once it is proved (buffers_start.hpp) and said here, alike on all
+  /// ranks. Communicators split from this one inherit the setting.
+  void use_neighbours_memory(bool is_proved);
+  bool reaches_neighbours() const;
 
   /// From now on every call of a collective is compared between all ranks before it sends or waits for anything. For
   /// debugging: it costs an exchange per call. Communicators split from this one inherit the setting. Collective.

@@ -78,7 +78,7 @@ public:
   /// \param[out]    scratch  (at least schedule.scratch_elements)
   /// \throws Error if rank, ranks or extents differ from the schedule's, the memory cannot be given to MPI, the staging
   ///         is too small, or the schedule needs shared memory and what neighbours look at does not lie in
-  ///         options.segment, or messages are not sent from host memory
+  ///         options.segment
   template <class T>
   Execution(ExecutionSpace const& exec, Communicator& communicator, Schedule schedule, Operation operation,
             Vector<T> data, Vector<T> scratch, ExecutionOptions const& options = {})

@@ -9,6 +9,7 @@
 #include "comm/schedule/fingerprint.hpp"
 #include "comm/schedule/message_buffers.hpp"
 #include "core/error.hpp"
+#include "core/views.hpp"
 
 #include <mpi.h>
 
@@ -48,6 +49,7 @@ struct CommunicatorHandle {
   MessageBuffers buffers = MessageBuffers::host;
   std::shared_ptr<CopyInstances const>
       copies; ///< where messages are staged; shared with communicators made of this one
+  bool reaches_neighbours = host_reaches_memory; ///< in kernels
 };
 
 /// A type that MPI does not have travels as integers of its size: whoever uses it may move elements, not add them up.

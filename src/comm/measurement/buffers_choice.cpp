@@ -19,8 +19,8 @@ constexpr BuffersChoice own{"private", false, MessageBuffers::host};
 constexpr BuffersChoice staged{"staged", false, MessageBuffers::staged};
 constexpr BuffersChoice device{"device", false, MessageBuffers::device};
 
-std::string refusal_of(std::string_view name, bool kernels_on_host, DeviceMessages const& found) {
-  if (name == device.name) return fmt::format("--buffers device: {}", found.finding);
+std::string refusal_of(std::string_view name, bool kernels_on_host, DeviceFindings const& found) {
+  if (name == device.name) return fmt::format("--buffers device: {}", found.messages.finding);
   if (!kernels_on_host && (name == shared.name || name == own.name))
     return fmt::format("--buffers {}: kernels work on a device's memory, which is not the host's", name);
   return fmt::format("--buffers: there is no \"{}\"", name);
@@ -28,9 +28,14 @@ std::string refusal_of(std::string_view name, bool kernels_on_host, DeviceMessag
 
 } // namespace
 
-std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceMessages const& found) {
+std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceFindings const& found) {
   if (kernels_on_host) return {shared, own, staged};
-  return found.proved ? std::vector{device, staged} : std::vector{staged};
+  auto const with_neighbours = [&](BuffersChoice choice) {
+    choice.shared_memory = found.neighbours.proved;
+    return choice;
+  };
+  if (found.messages.proved) return {with_neighbours(device), with_neighbours(staged)};
+  return {with_neighbours(staged)};
 }
 
 BuffersChoice own_buffers(MessageBuffers messages) {
@@ -38,7 +43,7 @@ BuffersChoice own_buffers(MessageBuffers messages) {
   return *std::ranges::find(all, messages, &BuffersChoice::messages);
 }
 
-BuffersChoice choose_measured_buffers(std::string_view name, bool kernels_on_host, DeviceMessages const& found) {
+BuffersChoice choose_measured_buffers(std::string_view name, bool kernels_on_host, DeviceFindings const& found) {
   std::vector<BuffersChoice> const legal = buffers_choices(kernels_on_host, found);
   if (name.empty()) return legal.front();
   auto const choice = std::ranges::find(legal, name, &BuffersChoice::name);

@@ -11,7 +11,7 @@
 
 namespace trainstone {
 
-struct DeviceMessages;
+struct DeviceFindings;
 
 struct BuffersChoice {
   std::string_view name;
@@ -19,14 +19,14 @@ struct BuffersChoice {
   MessageBuffers messages;
 };
 
-/// The legal ones, the one that is taken unasked first.
-std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceMessages const& found);
+/// The legal ones, the one that is taken unasked first. On devices data lies in shared memory if that is proved.
+std::vector<BuffersChoice> buffers_choices(bool kernels_on_host, DeviceFindings const& found);
 
 /// For messages as in a run with these buffers, with data in memory of a rank's own.
 BuffersChoice own_buffers(MessageBuffers messages);
 
-/// \param[in] name of `--buffers`; empty: unasked    \param[in] found  of prove_device_messages()
+/// \param[in] name of `--buffers`; empty: unasked    \param[in] found  of prove_device_memory()
 /// \throws InputError with the reason and the legal values
-BuffersChoice choose_measured_buffers(std::string_view name, bool kernels_on_host, DeviceMessages const& found);
+BuffersChoice choose_measured_buffers(std::string_view name, bool kernels_on_host, DeviceFindings const& found);
 
 } // namespace trainstone

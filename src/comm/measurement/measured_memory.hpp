@@ -40,7 +40,7 @@ class MeasuredMemory {
 public:
   /// Collective over the communicator. \param[in] exec  data and scratch are zeroed here, complete on return
   /// \param[in] ledger  must outlive this    \param[in] label without the prefix, e.g. "commbench"
-  /// \param[in] shared  in memory that the ranks of a node share, which only kernels of the host reach
+  /// \param[in] shared  in memory that the ranks of a node share, if kernels reach it
   MeasuredMemory(ExecutionSpace const& exec, Communicator const& communicator, MemoryLedger& ledger,
                  std::string const& label, MeasuredBytes const& bytes, bool shared);
   MeasuredMemory(MeasuredMemory const&) = delete;

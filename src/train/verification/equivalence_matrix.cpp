@@ -173,7 +173,7 @@ std::string describe(MatrixRow const& row, Rank ranks) {
                      describe_residences(row.parallel), row.parallel.unit);
 }
 
-std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, bool shares_memory, GptOptions const& options) {
   std::vector<MatrixRow> rows;
   using enum Recompute;
   std::vector<std::vector<Recompute>> const again =
@@ -195,8 +195,8 @@ std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers
       if (!std::has_single_bit(static_cast<std::uint64_t>(mesh_of(strategy, ranks).data()))) continue;
       strategy.reduction = ReductionMode::ordered;
       for (char const* const algorithm : {"ordered", "shared"}) {
-        bool const shares_memory = buffers == MessageBuffers::host && !has_dedicated_servers(strategy);
-        if (std::string_view(algorithm) == "shared" && !shares_memory) continue; // messages alone
+        bool const sends_alone = !shares_memory || has_dedicated_servers(strategy);
+        if (std::string_view(algorithm) == "shared" && sends_alone) continue; // messages alone
         for (RecipeName const recipe : {RecipeName::fp32, RecipeName::mixed16}) {
           MatrixRow const row{micro_batches, recipe, strategy, algorithm, MatrixDelays::none};
           if (quick && row.recipe != RecipeName::fp32)

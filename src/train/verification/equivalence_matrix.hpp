@@ -58,9 +58,9 @@ std::string describe(MatrixRow const& row, Rank ranks);
 
 /// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
 /// column but the last one at least once per strategy, and in mixed16 at least once over all strategies. What is
-/// computed again changes from row to row, unless `options` name it. With other buffers than the host's, algorithms of
-/// shared memory are left out.
-std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, MessageBuffers buffers = MessageBuffers::host,
+/// computed again changes from row to row, unless `options` name it. `shares_memory`: with algorithms of shared memory,
+/// too.
+std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, bool shares_memory = true,
                                           GptOptions const& options = {});
 
 /// Trains and returns the hash of all parameters; nothing if ranks disagree. Collective. The same on all ranks.

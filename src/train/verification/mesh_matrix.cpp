@@ -89,8 +89,8 @@ ParallelConfig with_strategy(ParallelConfig cut, ParallelConfig const& strategy)
 
 class Rows {
 public:
-  Rows(MessageBuffers buffers, GptOptions const& options)
-      : m_shared(buffers == MessageBuffers::host),
+  Rows(bool shares_memory, GptOptions const& options)
+      : m_shared(shares_memory),
         m_again(recomputations(options, {{Recompute::none}, {Recompute::selective}, {Recompute::full}})) {}
 
   std::vector<Recomputation> const& recomputations_of_rows() const { return m_again; }
@@ -146,8 +146,8 @@ void add_all(Rows& rows, ParallelConfig const& scheduled, std::vector<ParallelCo
 
 } // namespace
 
-std::vector<MatrixRow> mesh_matrix(Rank ranks, bool quick, MessageBuffers buffers, GptOptions const& options) {
-  Rows rows(buffers, options);
+std::vector<MatrixRow> mesh_matrix(Rank ranks, bool quick, bool shares_memory, GptOptions const& options) {
+  Rows rows(shares_memory, options);
   bool const in_slices = options.slices.cuts();
   Rank const most_data = in_slices ? ranks : 2;
   for (Rank tensor = 1; tensor <= options.slices.blocks; tensor *= 2)
