@@ -143,7 +143,7 @@ TEST_CASE("the result of MPI's call lies where a user finds it", "[mpi][contest]
 }
 
 TEST_CASE("blocks that are streamed past the caches arrive", "[mpi][contest]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("they stream nothing past caches");
   Communicator communicator = Communicator::world();
   ExecutionSpace const exec;
   if (communicator.size() < 2 || communicator.topology().nodes() > 1) return;
@@ -255,7 +255,7 @@ TEST_CASE("MPI is given a copy where messages are staged, of what it reads", "[m
 }
 
 TEST_CASE("measured memory is zero, apart for data and scratch, and in the ledger while it lives", "[mpi][contest]") {
-  test::skip_on_devices("the host reads what kernels work on, and its memory alone can be shared");
+  test::skip_on_devices("the host reads what kernels work on");
   Communicator communicator = Communicator::world();
   MemoryLedger ledger;
   for (bool const shared : {true, false}) {

@@ -240,7 +240,7 @@ TEST_CASE("an emulated network changes neither results nor counts", "[mpi][netwo
 }
 
 TEST_CASE("moves in shared memory are refused on an emulated network, and only there", "[mpi][network]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("no proof of shared memory is made here");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return; // nothing to share
   test::Workspace workspace(communicator);

@@ -107,7 +107,7 @@ TEST_CASE("tags come round without meeting those of prepared messages", "[mpi][e
 }
 
 TEST_CASE("a rank that waits in shared memory lets MPI deliver what it has sent before", "[mpi][ends]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return;
   Communicator const messenger = Communicator::world();
@@ -145,7 +145,7 @@ TEST_CASE("what arrives after an exception has come to its end when the memory i
 }
 
 TEST_CASE("an execution that has failed cannot be used again, nor can its segment", "[mpi][ends]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return;
   MemoryLedger ledger;
@@ -176,7 +176,7 @@ TEST_CASE("an execution that has failed cannot be used again, nor can its segmen
 }
 
 TEST_CASE("a mailbox is looked at within its bounds", "[mpi][ends]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator communicator = Communicator::world();
   MemoryLedger ledger;
   SharedSegment segment(communicator, ledger, MemoryCategory::buffers, "test", 1024);
@@ -200,7 +200,7 @@ TEST_CASE("a mailbox is looked at within its bounds", "[mpi][ends]") {
 }
 
 TEST_CASE("a start does not wait for neighbours that have not looked at their mail", "[mpi][ends]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator communicator = Communicator::world();
   Communicator const messenger = Communicator::world();
   MemoryLedger ledger;

@@ -149,7 +149,7 @@ TEST_CASE("a collective makes progress by polling alone", "[mpi][execution]") {
 }
 
 TEST_CASE("buffers outside of the shared segment are refused where a schedule needs them there", "[mpi][execution]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator communicator = Communicator::world();
   if (communicator.size() == 1) return; // nothing to share
   Problem const problem = test::problems(communicator, Collective::all_reduce, 12)[0];

@@ -30,7 +30,7 @@ namespace {
 std::uint64_t const page = Impl::page_bytes();
 
 SharedSegment make_segment(Communicator const& communicator, MemoryLedger& ledger, std::uint64_t bytes) {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   return SharedSegment(communicator, ledger, MemoryCategory::buffers, "test", bytes);
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("neighbours see each other's parts, which may have any size", "[mpi][s
 }
 
 TEST_CASE("a new part is zero, in the ledger while it lives, and knows what lies in it", "[mpi][shared_segment]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator const world = Communicator::world();
   MemoryLedger ledger;
   std::uint64_t const bytes = 5 * page + static_cast<std::uint64_t>(world.rank());
@@ -270,7 +270,7 @@ TEST_CASE("emulated nodes have segments of their own and do not wait for each ot
 }
 
 TEST_CASE("memory that a rank cannot have is refused on all ranks", "[mpi][shared_segment]") {
-  test::skip_on_devices("the host's memory alone can be shared");
+  test::skip_on_devices("the host looks into what its ranks share");
   Communicator const world = Communicator::world();
   MemoryLedger ledger;
   std::uint64_t const bytes = world.rank() == world.size() - 1 ? std::uint64_t{1} << 60 : page;

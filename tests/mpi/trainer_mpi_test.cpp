@@ -106,14 +106,14 @@ TEST_CASE("memory, FLOPs, bytes and messages counted equal those planned", "[mpi
 TEST_CASE("every all-reduce trains alike, counted as planned, its memory too", "[mpi][trainer]") {
   int const nodes = GENERATE(1, 2);
   if (nodes > Communicator::world().size()) return;
-  Communicator world = Communicator::world(nodes);
+  Communicator world = test::world(nodes);
   RunConfig config = training_config(odd, {1, 2, 2 * world.size()});
   double first_loss = 0;
   for (Algorithm const algorithm : unlimited_algorithms_of(Collective::all_reduce)) {
     INFO(to_string(algorithm) << " on " << nodes << " nodes");
     RegisteredAlgorithm const& line = find_algorithm(Collective::all_reduce, algorithm);
     if (nodes > 1 && line.needs == MemoryNeed::shared_memory) continue;
-    if (!host_reaches_memory && line.uses_shared_memory()) continue;
+    if (!world.reaches_neighbours() && line.uses_shared_memory()) continue;
     config.comm.allreduce = to_string(algorithm);
     TrainingRun run(world, config);
     comm_counters() = {};
