@@ -1,10 +1,8 @@
 // trainstone: command line, start and end of MPI and Kokkos, and what becomes of errors.
 
-#include "comm/execution/buffers_start.hpp"
 #include "comm/execution/neighbour_watch.hpp"
 #include "commands.hpp"
 #include "commbench.hpp"
-#include "deck/deck_checks.hpp"
 #include "deck/size_argument.hpp"
 #include "explain.hpp"
 #include "kernels/gemm/library_threads.hpp"
@@ -23,21 +21,6 @@
 #include <string_view>
 
 namespace trainstone {
-
-DeviceFindings use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec) {
-  DeviceFindings found = prove_device_memory(communicator, exec);
-  MessageBuffers buffers = MessageBuffers::host;
-  collectively(communicator, [&] { buffers = choose_buffers(name, found.messages); });
-  communicator.use_buffers(buffers, exec);
-  communicator.use_neighbours_memory(found.neighbours.proved);
-  return found;
-}
-
-void require_neighbours_memory(RunConfig const& config, NeighbourMemory const& found) {
-  if (found.proved) return;
-  if (std::optional<ConfigProblem> const problem = find_neighbours_problem(config, found.finding))
-    throw CollectiveError(problem->message, ExitCode::does_not_fit);
-}
 
 std::string kokkos_description() {
   int const version = KOKKOS_VERSION;
