@@ -23,6 +23,7 @@ using ConstBytes = Kokkos::View<std::byte const*, Kokkos::LayoutRight, Space, Ko
 #ifdef KOKKOS_ENABLE_CUDA
 
 void check_cuda(cudaError_t code, char const* call) {
+  if (code != cudaSuccess) static_cast<void>(cudaGetLastError()); // it is no failure of what comes next
   TRAINSTONE_REQUIRE(code == cudaSuccess, "{}: {} ({})", call, cudaGetErrorName(code), cudaGetErrorString(code));
 }
 
@@ -88,8 +89,14 @@ std::byte* map_exported(MemoryExport::Handle const& bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-void unmap_exported(std::byte* mapped) noexcept { cudaIpcCloseMemHandle(mapped); }
-void free_exported(std::byte* allocated) noexcept { cudaFree(allocated); }
+/// After an error kernels may still read there.
+void unmap_exported(std::byte* mapped) noexcept {
+  cudaDeviceSynchronize();
+  if (cudaIpcCloseMemHandle(mapped) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+void free_exported(std::byte* allocated) noexcept {
+  if (cudaFree(allocated) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
 
 // Smaller allocations share 2 MiB with others, which a handle would give away, too.
 constexpr MemoryExport export_of_device{std::uint64_t{2} << 20, allocate_exported, handle_of,

@@ -78,7 +78,8 @@ DeviceFindings prove_device_memory(Communicator const& communicator, ExecutionSp
 }
 
 std::string describe_buffers(Communicator const& communicator) {
-  bool const maps = memory_export() && communicator.reaches_neighbours();
+  bool const maps = memory_export() && communicator.reaches_neighbours() &&
+                    communicator.topology().neighbours(communicator.rank()).size() > 1;
   return fmt::format("{}{}", to_string(communicator.buffers()), maps ? ", node memory by IPC" : "");
 }
 

@@ -55,6 +55,9 @@ void Execution::require_shared_buffers() const {
   TRAINSTONE_REQUIRE(host_reaches_memory || !m_options.on_host,
                      "{} {} moves data in the node's shared memory, which is the device's: the host does not reach it",
                      to_string(m_schedule.collective), to_string(m_schedule.algorithm));
+  TRAINSTONE_REQUIRE(m_communicator->reaches_neighbours(),
+                     "{} {} moves data in shared memory, and kernels are not known to reach that of their neighbours",
+                     to_string(m_schedule.collective), to_string(m_schedule.algorithm));
   TRAINSTONE_REQUIRE(segment, "{} {} needs buffers in the node's shared memory", to_string(m_schedule.collective),
                      to_string(m_schedule.algorithm));
   TRAINSTONE_REQUIRE(!m_communicator->handle().ports,

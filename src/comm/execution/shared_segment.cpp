@@ -124,8 +124,8 @@ std::uint64_t shared_overhead(std::uint64_t part_bytes) {
 
 SharedSegment::SharedSegment(Communicator const& communicator, MemoryLedger& ledger, MemoryCategory category,
                              std::string const& label, std::uint64_t bytes) {
-  free_what_all_left();
   std::vector<std::uint64_t> const part_bytes = all_gather_values(communicator, bytes);
+  free_what_all_left(); // now all ranks of this communicator have left the segments before
   std::vector<Rank> const& neighbours = communicator.topology().neighbours(communicator.rank());
   std::uint64_t total = 0;
   for (Rank const rank : neighbours) total += footprint_in_pages(part_bytes[static_cast<std::size_t>(rank)]);
