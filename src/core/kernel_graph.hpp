@@ -1,9 +1,10 @@
 #pragma once
 
 // Kernels that the host starts by one call. Owns the device's graph of them. A graph holds the arguments that the
-// kernels had when it was recorded. Where kernels run on the host, a graph is the function that starts them, which is
-// called again. Promises: starting a graph computes and counts what starting its kernels one by one does. Does not know
-// what the kernels are.
+// kernels had when it was recorded, and the address of Kokkos' scratch of then: kernels that want more scratch end its
+// use. Where kernels run on the host, a graph is the function that starts them, which is called again. Promises:
+// starting a graph computes what starting its kernels one by one does, and counts as many launches, FLOPs and bytes.
+// Does not know what the kernels are.
 
 #include "core/counters.hpp"
 #include "core/views.hpp"

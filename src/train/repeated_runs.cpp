@@ -41,8 +41,9 @@ void RepeatedRuns::play(ExecutionSpace const& exec, ComputedRun run, Compute con
   auto const found = std::ranges::find(m_known, run, &Known::run);
   if (found == m_known.end()) {
     compute(run);
+    for (Known& known : m_known) known.graph.reset(); // Kokkos may have exchanged its scratch for this run
     m_known.push_front({std::move(run)});
-    if (m_known.size() > most) m_known.pop_back();
+    if (m_known.size() > m_most) m_known.pop_back();
     return;
   }
   m_known.splice(m_known.begin(), m_known, found); // found stays where it is in memory

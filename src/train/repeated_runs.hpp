@@ -31,11 +31,13 @@ struct ComputedRun {
 class RepeatedRuns {
 public:
   using Compute = std::function<void(ComputedRun const&)>;
-  /// Runs that are remembered: each has a graph on the device. The one that was used longest ago is forgotten.
-  static constexpr std::size_t most = 64;
 
-  /// Starts the kernels of a run on `exec`: the first time by compute(run), so that libraries allocate what they need;
-  /// the second time they are recorded.
+  /// \param[in] most  runs that are remembered, each with a graph on the device: no fewer than a step has, or none
+  /// comes again in time. The one that was used longest ago is forgotten.
+  explicit RepeatedRuns(std::size_t most) : m_most(most) {}
+
+  /// Starts the kernels of a run on `exec`: the first time by compute(run), so that libraries and Kokkos allocate what
+  /// they need; the second time they are recorded.
   void play(ExecutionSpace const& exec, ComputedRun run, Compute const& compute);
 
 private:
@@ -43,6 +45,7 @@ private:
     ComputedRun run;
     std::optional<KernelGraph> graph = {};
   };
+  std::size_t m_most;
   std::list<Known> m_known; ///< the latest first
 };
 

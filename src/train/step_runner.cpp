@@ -67,6 +67,23 @@ bool Trainer::repeats_runs(PlayedStep const& played) const {
          m_config->faults.nan_step == 0 && !m_config->faults.has_pace() && may_start_graphs();
 }
 
+/// Those of a step, as often again because a new scale of the loss makes others of them, and those of a validation.
+std::size_t Trainer::runs_to_remember() const {
+  auto const runs_of = [](std::vector<Segment> const& segments) {
+    Index runs = 0;
+    for (Segment const& segment : segments) {
+      bool continues = false;
+      for (Instruction const& one : segment.instructions) {
+        if (computes(one.act) && !continues) runs += segment.times;
+        continues = computes(one.act);
+      }
+    }
+    return static_cast<std::size_t>(runs);
+  };
+  auto const held_out = static_cast<std::size_t>(m_plan->held_out_micro_batches);
+  return 2 * runs_of(m_program.step) + held_out * runs_of(m_program.evaluation);
+}
+
 /// Computes the instructions from `first` on that follow one another. \return the last one's place
 std::size_t Trainer::play_run(std::vector<Instruction> const& instructions, std::size_t first, Index time,
                               PlayedStep& played) {

@@ -119,7 +119,8 @@ Trainer::Trainer(ExecutionSpace const& exec, Communicator& communicator, MemoryL
       m_faults(config.faults, fellows ? fellows->rank : plan.rank),
       m_pace(config.faults, fellows ? fellows->rank : plan.rank),
       m_scaler(config.precision),
-      m_slots(plan.parallel.parts) {
+      m_slots(plan.parallel.parts),
+      m_runs(runs_to_remember()) {
   if (plan.batch_scatter) m_scatter.emplace(exec, communicator, plan, m_data, m_mirrors);
   if (plan.evaluates_apart() && plan.computes())
     m_held_out_model.emplace(config.model, plan.table, plan.held_out_shape,

@@ -152,6 +152,7 @@ private:
   void play(std::vector<Segment> const& segments, PlayedStep& played, Index first_micro_batch = 0);
   void play(Instruction const& instruction, PlayedStep& played);
   bool repeats_runs(PlayedStep const& played) const;
+  std::size_t runs_to_remember() const;
   std::size_t play_run(std::vector<Instruction> const& instructions, std::size_t first, Index time, PlayedStep& played);
   template <class Body>
   void timed(Instruction const& instruction, Body const& body);
