@@ -1,9 +1,9 @@
 #pragma once
 
-// The forward pass of causal attention on tensor cores. A block computes 128 queries of a head, a warp 32 of them;
-// tiles of keys go by from the diagonal to the first one, and the next tile comes while one is in work. Scores,
-// weights and sums stay in registers. The same bits in every run. Source: FlashAttention-2: Faster Attention with
-// Better Parallelism and Work Partitioning, arXiv:2307.08691.
+// The forward pass of causal attention on tensor cores. A block computes some queries of a head, and a warp its share
+// of them; Tiles says how many; tiles of keys go by from the diagonal to the first one, and the next tile comes while
+// one is in work. Scores, weights and sums stay in registers. The same bits in every run. Source: FlashAttention-2:
+// Faster Attention with Better Parallelism and Work Partitioning, arXiv:2307.08691.
 
 #include "kernels/cuda/attention_rows.hpp"
 

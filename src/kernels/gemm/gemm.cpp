@@ -188,7 +188,7 @@ void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstSt
 void Gemm::compute(ExecutionSpace const& exec, GemmMethod method, GemmShape const& shape, ConstStoredMatrix a,
                    ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue) {
   if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
-  auto const [needed, is_new] = m_scratch_bytes.try_emplace(shape);
+  auto const [needed, is_new] = m_scratch_bytes.try_emplace({method.provider, shape});
   if (is_new) needed->second = gemm_scratch_bytes(method.provider, shape);
   TRAINSTONE_REQUIRE(m_scratch.extent(0) >= needed->second, "{} needs {} bytes of scratch for {}, and was given {}",
                      to_string(method.provider), needed->second, to_string(shape), m_scratch.extent(0));

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <utility>
 
 namespace trainstone {
 
@@ -78,7 +79,8 @@ private:
   GemmChoice m_choice;
   Vector<std::byte> m_scratch;
   Impl::GemmFunctions m_functions;
-  std::map<GemmShape, std::uint64_t> m_scratch_bytes; ///< asked once: providers plan the product for it
+  /// Asked once: providers plan the product for it.
+  std::map<std::pair<GemmProvider, GemmShape>, std::uint64_t> m_scratch_bytes;
 };
 
 } // namespace trainstone

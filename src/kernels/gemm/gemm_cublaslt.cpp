@@ -190,17 +190,18 @@ private:
     check(cublasLtMatmulAlgoGetHeuristic(library, m_operation.get(), m_b.get(), m_a.get(), m_c.get(), m_c.get(), raw,
                                          wanted, found, &m_algorithms),
           "cublasLtMatmulAlgoGetHeuristic", m_shape);
+    int usable = 0;
+    while (usable < m_algorithms && found[usable].state == CUBLAS_STATUS_SUCCESS) ++usable;
+    m_algorithms = usable;
     TRAINSTONE_REQUIRE(m_algorithms > 0, "cuBLASLt has no algorithm for {} with matrices aligned to {} bytes",
                        to_string(m_shape), row_alignment(m_shape));
-    for (int i = 0; i < m_algorithms; ++i)
-      check(found[i].state, "an algorithm of cublasLtMatmulAlgoGetHeuristic", m_shape);
     m_last = found[m_algorithms - 1].algo;
   }
 
   GemmShape m_shape;
   Operation m_operation;
   Layout m_a, m_b, m_c;
-  int m_algorithms = 0; ///< that the heuristic has found
+  int m_algorithms = 0; ///< that the heuristic has found and that can be used
   cublasLtMatmulAlgo_t m_last{};
 };
 
