@@ -121,7 +121,7 @@ def milliseconds(result):
 
 def same_bits(runner):
     """Two runs of each way to compute attention end with files of the same bytes."""
-    steps = ["data.steps=3", "bench.warmup_steps=1", "optimizer.warmup=1", "kernels.gemm=auto"]
+    steps = ["data.steps=3", "bench.warmup_steps=1", "optimizer.warmup=1"]
     model = [*of_layers(runner, 2), *steps]
     rows = []
     for name, keys in attention_keys(runner, DECK, [*model, *BF16]).items():

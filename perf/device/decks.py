@@ -12,7 +12,7 @@ TWO_LAYERS = ("model.layers=2", "model.channels=128", "model.heads=2", "model.vo
 def one_model(preset, micro, sequence=1024):
     """Keys of a model that a rank trains with one micro-batch per step, of synthetic tokens."""
     return (f"model.preset={preset}", f"data.sequence={sequence}", f"batch.micro={micro}", "batch.accumulation=1",
-            "batch.global=0", "optimizer.schedule=constant", FLASH)
+            "batch.global=0", "optimizer.schedule=constant", "kernels.gemm=auto", FLASH)
 
 
 def of_layers(runner, layers):

@@ -39,7 +39,7 @@ def summary(rows):
     total, least = sum(row["ms"] for row in judged), sum(row["ms"] * row["of bound, %"] / 100 for row in judged)
     marked = ", ".join(row["kernel"] for row in judged if row["marked"]) or "none"
     return (f"Kernels take {total:.4g} ms, and their bounds are {least:.4g} ms: {least / total:.0%}. "
-            f"With more than {WORTH:.0%} of the step and below {GOOD:.0%} of their bound: {marked}.")
+            f"With more than {WORTH:.0%} of that time and below {GOOD:.0%} of their bound: {marked}.")
 
 
 def causal_flops(batch, sequence, heads, size, backward=False):

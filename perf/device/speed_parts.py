@@ -14,7 +14,7 @@ from part_runner import FAILED, NOT_POSSIBLE, PASSED, ROOT, Table, gpus, refused
 DOES_NOT_FIT = 69
 RECOMPUTE = ("none", "selective", "full")  # the first one that fits
 ROOM = 4e9  # bytes of a device that programs take besides what is planned: contexts, libraries, workspaces
-THEIR_BYTES = 20  # per parameter, that PyTorch keeps while ours runs: fp32 weights and moments, gradients in fp32, bf16 copies
+THEIR_BYTES = 12  # per parameter, that PyTorch keeps while ours runs: fp32 weights and moments
 SHAPES = ("16x1024x12x64", "16x1024x12x128", "64x1024x12x64")  # batch x sequence x heads x channels of a head
 QUICK_SHAPES = ("2x64x3x64",)
 BUFFERS = ("shared", "private", "staged", "device")  # of commbench
@@ -78,15 +78,18 @@ def step_row(result):
 def peers(runner):
     """Steps in turns with those of other programs, T O O T and O T T O."""
     arguments = runner.arguments
-    programs = {"PyTorch compiled": (["perf/compare/pytorch", "gpt2-124m", "--precision", "bf16", "--modes", "compiled"],
-                                     "--python", arguments.torch_python, "--torch-python PYTHON"),
-                "llm.c": (["perf/compare/llmc", "gpt2-124m"], "--llmc", arguments.llmc, "--llmc PATH/train_gpt2cu")}
+    programs = {"llm.c": (["perf/compare/llmc", "gpt2-124m"], "--llmc", arguments.llmc, "--llmc PATH/train_gpt2cu", 0),
+                "PyTorch compiled": (["perf/compare/pytorch", "gpt2-124m", "--precision", "bf16", "--modes", "compiled"],
+                                     "--python", arguments.torch_python, "--torch-python PYTHON", THEIR_BYTES)}
+    left = len(models(runner)) * sum(1 for _, _, value, _, _ in programs.values() if value)
     for name, keys in models(runner).items():
-        taken, rows = THEIR_BYTES * parameters_of(runner, keys), []
-        for theirs, (command, option, value, missing) in programs.items():
+        rows = []
+        for theirs, (command, option, value, missing, kept) in programs.items():
             row = {"theirs": theirs, "outcome": NOT_POSSIBLE, "reason": f"{missing} is not given"}
             if value:
-                row.update(comparison(runner, [*command, option, value], fitting(runner, keys, taken)))
+                fit = fitting(runner, keys, kept * parameters_of(runner, keys) if kept else 0)
+                row.update(comparison(runner, [*command, option, value], fit, runner.left() / left))
+                left -= 1
             rows.append(row)
         yield Table(f"peers of {name}", rows, worst(row["outcome"] for row in rows), "A ratio is their time by ours.")
 
@@ -98,13 +101,13 @@ def parameters_of(runner, keys):
         return json.loads(path.read_text())["model_parameters"] if path.exists() else 0
 
 
-def comparison(runner, command, keys):
-    """A row of one that perf/compare makes in what is left of the time."""
+def comparison(runner, command, keys, seconds):
+    """A row of one that perf/compare makes in so many seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
         ended = runner.run([sys.executable, *command, "--device", device(), "--program", shlex.join(runner.program()),
-                            "--pairs", "2", "--steps", "10", "--turn-seconds", "2", "--seconds", int(max(1, runner.left() / 4)),
-                            "--json", path, *set_options(keys)])
+                            "--pairs", "2", "--steps", "10", "--turn-seconds", "2", "--seconds", int(max(1, seconds / 4)),
+                            "--json", path, *set_options(keys)], limit=seconds)
         found = json.loads(path.read_text()) if path.exists() else {"rows": []}
     row = {"outcome": NOT_POSSIBLE if ended.code == 77 else ended.outcome, "reason": ended.reason}
     for one in found["rows"]:
@@ -149,15 +152,22 @@ def our_attention(runner, shapes):
         ended = runner.run([*runner.program("perf_kernels"), f"--benchmark_filter={pattern}", "--benchmark_repetitions=3",
                             "--benchmark_enable_random_interleaving=true", "--benchmark_min_time=0.05s",
                             f"--benchmark_out={path}", "--benchmark_out_format=json"])
-        found = json.loads(path.read_text())["benchmarks"] if ended.outcome == PASSED and path.exists() else []
+        found = benchmarks_in(path) # also where one provider is wrong
     return times_of(found), FAILED if ended.outcome == PASSED and not found else ended.outcome
+
+
+def benchmarks_in(path):
+    try:
+        return json.loads(path.read_text())["benchmarks"]
+    except (OSError, json.JSONDecodeError): # the program was ended before
+        return []
 
 
 def times_of(benchmarks):
     """\\param benchmarks  of Google Benchmark's file, without its own means"""
     samples = {}
     for one in benchmarks:
-        if one["run_type"] == "iteration":
+        if one["run_type"] == "iteration" and not one.get("error_occurred"):
             kernel, shape, _, by = one["name"].split("/")[:4]
             way = kernel.rpartition("_")[2]
             by = "flash" if by == "ours" else by

@@ -209,7 +209,7 @@ class Roofline(unittest.TestCase):
         rows = self.rows(("fast", 50e-3, 35e12, 0), ("slow", 50e-3, 34e12, 0), ("short", 1e-3, 0, 1e6))
         self.assertEqual({row["kernel"]: row["marked"] for row in rows}, {"fast": None, "slow": "below 70%", "short": None})
         self.assertEqual(roofline.summary(rows),
-                         "Kernels take 101 ms, and their bounds are 69 ms: 68%. With more than 3% of the step and below 70% of "
+                         "Kernels take 101 ms, and their bounds are 69 ms: 68%. With more than 3% of that time and below 70% of "
                          "their bound: slow.")
 
     def test_without_peaks_there_are_no_bounds(self):
@@ -299,21 +299,23 @@ class Speed(WithRunner):
         tables = [*speed.peers(self.runner)]
         self.assertEqual([table.outcome for table in tables], [NOT_POSSIBLE] * 2)
         self.assertEqual([row["reason"] for row in tables[0].rows],
-                         ["--torch-python PYTHON is not given", "--llmc PATH/train_gpt2cu is not given"])
+                         ["--llmc PATH/train_gpt2cu is not given", "--torch-python PYTHON is not given"])
 
     def test_peers_are_asked_for_the_same_shape_and_told_in_tokens(self):
         row = {"turns": "TOOT", "their_ms": 250.0, "our_ms": 200.0, "ratio": 1.25}
         seen = []
 
-        def run(command, **_):
+        def run(command, limit, **_):
             seen.append([*map(str, command)])
+            self.assertEqual(limit, 400)
             pathlib.Path(command[command.index("--json") + 1]).write_text(json.dumps({"theirs": "PyTorch 9", "rows": [row]}))
             return part_runner.Ended(PASSED, code=0)
 
         with mock.patch.object(self.runner, "run", run):
-            found = speed.comparison(self.runner, ["perf/compare/pytorch"], ["batch.micro=16", "data.sequence=1024"])
+            found = speed.comparison(self.runner, ["perf/compare/pytorch"], ["batch.micro=16", "data.sequence=1024"], 400)
         self.assertEqual((found["by"], found["ratio"], found["turns"], found["outcome"]), ("PyTorch 9", 1.25, "TOOT", PASSED))
         self.assertEqual((found["their tokens/s"], found["our tokens/s"]), (65536, 81920))
+        self.assertEqual(seen[0][seen[0].index("--seconds") + 1], "100")  # in each of four turns
         self.assertEqual(seen[0][-4:], ["--set", "batch.micro=16", "--set", "data.sequence=1024"])
 
     def test_attention_alone_is_told_in_the_products_of_the_causal_half(self):
@@ -321,6 +323,7 @@ class Speed(WithRunner):
                                                                "real_time": time, "time_unit": unit}
         made = [run("forward/2x64x3x64/bf16/ours", time) for time in (3.0, 1.0, 2.0)]
         made += [run("forward/2x64x3x64/bf16/ours", 99.0, kind="aggregate"), run("backward/2x64x3x64/bf16/tensor_cores", 5, "ms")]
+        made.append({**run("forward/2x64x3x64/bf16/wgmma", 1.0), "error_occurred": True})
         found = speed.times_of(made)
         self.assertEqual(found, {"2x64x3x64": {"flash": {"forward": 2e-6}, "tensor_cores": {"backward": 5e-3}}})
         result = json.dumps({"benchmarks": made})
