@@ -2,21 +2,17 @@
 
 #include "core/error.hpp"
 #include "core/launch.hpp"
-#include "core/random.hpp"
 #include "core/types.hpp"
 #include "support/instances.hpp"
+#include "support/reduced_blocks.hpp"
 #include "support/tools_guard.hpp"
-#include "support/views.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -26,95 +22,12 @@ using namespace trainstone::test;
 
 namespace {
 
-constexpr Operation operations[] = {Operation::sum, Operation::max, Operation::min};
-
-template <class T>
-constexpr bool is_narrow = std::is_same_v<T, bf16> || std::is_same_v<T, fp16>;
-template <class T>
-using Wide = std::conditional_t<is_narrow<T>, float, T>;
-
-template <class T>
-Wide<T> wide(T value) {
-  if constexpr (is_narrow<T>) {
-    return to_float(value);
-  } else {
-    return value;
-  }
-}
-
-template <class T>
-T stored(Wide<T> value) {
-  if constexpr (is_narrow<T>) {
-    return from_float<T>(value);
-  } else {
-    return value;
-  }
-}
-
-template <class T>
-constexpr bool is_floating = !std::is_integral_v<T>;
-
 /// How far rounding to T may move a value, as a share of it.
 template <class T>
 constexpr double rounding = std::is_same_v<T, double> ? 0x1p-53
                             : std::is_same_v<T, bf16> ? 0x1p-8
                             : std::is_same_v<T, fp16> ? 0x1p-11
                                                       : 0x1p-24;
-
-/// Different in every element and part; integers wrap around when they are added.
-template <class T>
-T input(std::size_t part, std::size_t i) {
-  auto const word = random_block(7, RandomStream::tests, (part << 32) + i).words[0];
-  if constexpr (is_floating<T>) {
-    return stored<T>(static_cast<Wide<T>>(4 * uniform(word) - 2));
-  } else {
-    return static_cast<T>((std::uint64_t{word} << (8 * sizeof(T) - 32)) + i);
-  }
-}
-
-/// `parts` blocks of n elements in kernels' memory, each behind a gap so that no two are aligned alike.
-template <class T>
-class Blocks {
-public:
-  /// Element i of a part is value(part, i).
-  template <class Value>
-  Blocks(std::size_t parts, std::size_t n, Value const& value) : m_parts(parts), m_n(n), m_memory(fill(value)) {}
-  Blocks(std::size_t parts, std::size_t n) : Blocks(parts, n, input<T>) {}
-
-  T* begin(std::size_t part) const { return m_memory.vector().data() + offset(part); }
-  Vector<T> vector(std::size_t part) const { return Vector<T>(begin(part), m_n); }
-  std::vector<T const*> sources() const {
-    std::vector<T const*> found;
-    for (std::size_t part = 0; part < m_parts; ++part) found.push_back(begin(part));
-    return found;
-  }
-  std::vector<T*> targets(std::size_t count) const {
-    std::vector<T*> found;
-    for (std::size_t part = 0; part < count; ++part) found.push_back(begin(part));
-    return found;
-  }
-  /// What all parts hold now.
-  std::vector<std::vector<T>> values() const {
-    std::vector<T> const all = m_memory.values();
-    std::vector<std::vector<T>> found;
-    for (std::size_t part = 0; part < m_parts; ++part)
-      found.emplace_back(all.data() + offset(part), all.data() + offset(part) + m_n);
-    return found;
-  }
-
-private:
-  std::size_t offset(std::size_t part) const { return part * (m_n + 5) + part % 5; }
-  template <class Value>
-  std::vector<T> fill(Value const& value) const {
-    std::vector<T> all(offset(m_parts), T{});
-    for (std::size_t part = 0; part < m_parts; ++part)
-      for (std::size_t i = 0; i < m_n; ++i) all[offset(part) + i] = value(part, i);
-    return all;
-  }
-
-  std::size_t m_parts, m_n;
-  DeviceTensor<T> m_memory;
-};
 
 template <class W>
 W combined(Operation operation, W a, W b) {
@@ -152,19 +65,6 @@ std::vector<T> expected_result(Operation operation, std::size_t parts, std::size
   return result;
 }
 
-/// Empty if all bits are equal; else the first elements that differ.
-template <class T>
-std::string different_bits(std::vector<T> const& actual, std::vector<T> const& expected) {
-  if (expected.empty() || std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(T)) == 0) return "";
-  std::string text;
-  for (std::size_t i = 0, count = 0; i < expected.size() && count < 5; ++i) {
-    if (std::memcmp(&actual[i], &expected[i], sizeof(T)) == 0) continue;
-    text += fmt::format("\n  [{}] {}, expected {}", i, wide(actual[i]), wide(expected[i]));
-    ++count;
-  }
-  return text;
-}
-
 template <class T>
 void combine_into(Operation operation, std::vector<T const*> const& parts, std::size_t n,
                   std::vector<T*> const& targets) {
@@ -192,8 +92,6 @@ void check_combine(Operation operation, std::size_t parts, std::size_t n, std::s
 }
 
 } // namespace
-
-#define ALL_TYPES float, double, std::int32_t, std::int64_t, bf16, fp16
 
 TEMPLATE_TEST_CASE("a combine equals the balanced tree bit for bit for any number of parts and elements",
                    "[comm][reduce]", ALL_TYPES) {
@@ -343,61 +241,4 @@ TEST_CASE("a reduction, a copy or a combine of what does not fit together is ref
   CHECK_THROWS_AS(combine<float>(exec, Operation::sum, std::vector<float const*>(65537, three.data()), 1,
                                  std::vector<float*>{four.data()}),
                   Error);
-}
-
-TEMPLATE_TEST_CASE("a device's way to combine gives the bits of the host's, for any number of parts", "[comm][reduce]",
-                   float, double, bf16, fp16, std::int32_t, std::int64_t) {
-  ExecutionSpace const exec;
-  constexpr Index n = 37;
-  for (std::size_t const count : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 64, 100, 127, 128}) {
-    auto const value = [](std::size_t part, std::size_t i) {
-      auto const number = static_cast<double>((part * 37 + i * 11) % 97);
-      return stored<TestType>(static_cast<Wide<TestType>>(number / (is_floating<TestType> ? 7 : 1)));
-    };
-    std::size_t const targets = count % 2 == 0 ? 1 : count; // of the device's
-    Blocks<TestType> const parts(count, n, value), results(1 + targets, n);
-    std::vector<TestType*> to;
-    for (std::size_t target = 1; target <= targets; ++target) to.push_back(results.begin(target));
-    for (Operation const operation : operations) {
-      INFO(count << " parts, " << to_string(operation));
-      combine<TestType>(exec, operation, parts.sources(), n, std::array{results.begin(0)});
-      Impl::combine_by_element<TestType>(exec, operation, parts.sources(), n, to);
-      exec.fence("trainstone::test: the host compares");
-      auto const values = results.values();
-      for (std::size_t target = 1; target <= targets; ++target) CHECK(different_bits(values[target], values[0]) == "");
-    }
-  }
-  std::vector<float> part(1);
-  std::vector<float const*> const many(static_cast<std::size_t>(most_device_parts) + 1, part.data());
-  std::vector<float*> const one{part.data()}, as_many(many.size(), part.data());
-  CHECK_THROWS_AS(Impl::combine_by_element<float>(exec, Operation::sum, many, 1, one), Error);
-  CHECK_THROWS_AS(Impl::combine_by_element<float>(exec, Operation::sum, std::span(many).first(1), 1, as_many), Error);
-}
-
-TEMPLATE_TEST_CASE("what a device combines and copies sixteen bytes at a time has the same bits", "[comm][reduce]",
-                   ALL_TYPES) {
-  ExecutionSpace const exec;
-  constexpr std::size_t stride = 64;
-  for (std::size_t const count : {1, 2, 3, 4, 7, 8, 9, 16})
-    for (std::size_t const n : {0, 1, 3, 16, 37, 64}) {
-      std::vector<TestType> values;
-      for (std::size_t i = 0; i < (count + 2) * stride; ++i) values.push_back(input<TestType>(i / stride, i % stride));
-      test::DeviceTensor<TestType> const memory(values);
-      auto const row = [&](std::size_t number) { return memory.vector().data() + number * stride; };
-      std::vector<TestType const*> parts;
-      std::vector<TestType*> targets;
-      for (std::size_t part = 0; part < count; ++part) {
-        parts.push_back(row(part));
-        targets.push_back(row(part));
-      }
-      combine<TestType>(exec, Operation::sum, parts, static_cast<Index>(n), std::array{row(count)});
-      Impl::combine_by_element<TestType>(exec, Operation::sum, parts, static_cast<Index>(n), targets);
-      Impl::copy_by_element<TestType>(exec, row(0), static_cast<Index>(n), row(count + 1));
-      exec.fence("trainstone::test: the host compares");
-      std::vector<TestType> const found = memory.values();
-      for (std::size_t i = 0; i < found.size(); ++i)
-        values[i] = i % stride < n ? found[count * stride + i % stride] : values[i];
-      INFO(count << " parts, " << n << " elements");
-      CHECK(different_bits(found, values) == "");
-    }
 }

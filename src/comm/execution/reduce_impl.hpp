@@ -127,11 +127,11 @@ struct alignas(16) Pack {
 
 /// Of a part: a pointer to elements, or a pack of them.
 template <class Part>
-using ElementOf = std::remove_cvref_t<decltype(std::declval<Part const&>()[0])>;
+using ElementOfPart = std::remove_cvref_t<decltype(std::declval<Part const&>()[0])>;
 
 /// Element i of `count` parts from number `first` on, added in the balanced tree.
 template <int first, int count, class Part, class Combine>
-KOKKOS_INLINE_FUNCTION Wide<ElementOf<Part>> tree_of(Part const* parts, Index i, Combine combine) {
+KOKKOS_INLINE_FUNCTION Wide<ElementOfPart<Part>> tree_of(Part const* parts, Index i, Combine combine) {
   if constexpr (count == 1) {
     return load(parts[first][i]);
   } else {
