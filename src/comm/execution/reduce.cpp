@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "core/push_bytes.hpp"
+#include "kernels/common/large_body.hpp"
 
 #include <algorithm>
 #include <array>
@@ -55,13 +56,12 @@ struct CopyPieces {
 /// Sums that wait for their siblings while a device's thread adds an element.
 constexpr int device_rows = std::bit_width(static_cast<unsigned>(most_device_parts));
 
-/// One element: what a device's thread does. With arguments of more than 512 bytes Kokkos waits for the last kernel
-/// that had as many.
-template <class T, class Combine, Index most_of_parts, Index most_of_targets>
+/// One element: what a device's thread does.
+template <class T, class Combine, Index most>
 struct CombineElement {
-  T const* parts[most_of_parts];
+  T const* parts[most];
   Index part_count;
-  T* targets[most_of_targets];
+  T* targets[most];
   Index target_count;
   Combine combine;
 
@@ -74,6 +74,7 @@ struct CombineElement {
 /// The same of a few parts that begin where a pack can, a pack at a time: their sums stay in registers.
 template <class T, class Combine, int part_count, Index most_of_targets>
 struct CombinePack {
+  static constexpr int size = Impl::packet_of<T>;
   T const* parts[part_count];
   T* targets[most_of_targets];
   Index target_count;
@@ -82,11 +83,11 @@ struct CombinePack {
 
   KOKKOS_FUNCTION void operator()(Index i) const {
     using Pack = Impl::Pack<T>;
-    if ((i + 1) * Pack::size > n) return combine_rest(i * Pack::size);
+    if ((i + 1) * size > n) return combine_rest(i * size);
     Pack read[part_count], sum;
     for (int part = 0; part < part_count; ++part) read[part] = reinterpret_cast<Pack const*>(parts[part])[i];
-    for (Index k = 0; k < Pack::size; ++k)
-      Impl::store(sum.values[k], Impl::narrowed<T>(Impl::tree_of<0, part_count>(read, k, combine)));
+    for (int k = 0; k < size; ++k)
+      Impl::store(sum[k], Impl::narrowed<T>(Impl::tree_of<0, part_count>(read, k, combine)));
     for (Index target = 0; target < target_count; ++target) reinterpret_cast<Pack*>(targets[target])[i] = sum;
   }
   KOKKOS_FUNCTION void combine_rest(Index begin) const {
@@ -111,8 +112,9 @@ struct CopyPack {
   Index n;
   KOKKOS_FUNCTION void operator()(Index i) const {
     using Pack = Impl::Pack<T>;
-    Index const begin = i * Pack::size;
-    if (begin + Pack::size <= n)
+    constexpr int size = Impl::packet_of<T>;
+    Index const begin = i * size;
+    if (begin + size <= n)
       reinterpret_cast<Pack*>(to)[i] = reinterpret_cast<Pack const*>(from)[i];
     else
       for (Index k = begin; k < n; ++k) to[k] = from[k];
@@ -124,25 +126,23 @@ bool begins_a_pack(T const* memory) {
   return reinterpret_cast<std::uintptr_t>(memory) % sizeof(Impl::Pack<T>) == 0;
 }
 
-Index divide_up(Index n, Index by) { return (n + by - 1) / by; }
-
 template <class Body>
 void run_blocks(Body const& body) {
-  Index const blocks = divide_up(body.n, body.block);
+  Index const blocks = Impl::divide_up(body.n, body.block);
   for (Index i = 0; i < blocks; ++i) body(i);
 }
 
 /// body(i) for all blocks of n elements, whose operands' addresses lie in host memory.
 template <class Body>
 void launch_blocks(ExecutionSpace const& exec, Kernel const& kernel, Body const& body) {
-  Index const blocks = divide_up(body.n, body.block);
+  Index const blocks = Impl::divide_up(body.n, body.block);
   if (blocks > 1 && kernel.bytes > largest_inline_bytes) return launch_for(kernel, Blocks(exec, 0, blocks), body);
   launch_inline(kernel, exec, [&] { run_blocks(body); });
 }
 
 template <class Body>
 void launch_elements(ExecutionSpace const& exec, Kernel const& kernel, Index n, Body const& body) {
-  if (n > 0) launch_for(kernel, Blocks(exec, 0, n), body);
+  if (n > 0) launch_for(kernel, Impl::for_large_body(Blocks(exec, 0, n)), body);
 }
 
 template <class T>
@@ -172,17 +172,15 @@ void launch_combine_elements(ExecutionSpace const& exec, char const* label, Impl
     CombinePack<T, Combine, part_count, few> body{{}, {}, targets, n, combine};
     std::copy_n(operands.parts, parts, body.parts);
     std::copy_n(operands.targets, targets, body.targets);
-    launch_elements(exec, combine_kernel(label, operands, n), divide_up(n, Impl::Pack<T>::size), body);
+    launch_elements(exec, combine_kernel(label, operands, n), Impl::divide_up(n, Impl::packet_of<T>), body);
   };
   if (in_packs && parts == 2) return launch_packs.template operator()<2>();
   if (in_packs && parts == 4) return launch_packs.template operator()<4>();
   if (in_packs && parts == 8) return launch_packs.template operator()<8>();
   if (parts <= few && targets <= few)
-    launch(CombineElement<T, Combine, few, few>{{}, parts, {}, targets, combine});
-  else if (targets == 1)
-    launch(CombineElement<T, Combine, most_device_parts, 1>{{}, parts, {}, targets, combine});
+    launch(CombineElement<T, Combine, few>{{}, parts, {}, targets, combine});
   else
-    launch(CombineElement<T, Combine, most_device_parts, most_device_parts>{{}, parts, {}, targets, combine});
+    launch(CombineElement<T, Combine, most_device_parts>{{}, parts, {}, targets, combine});
 }
 
 template <class T, class Combine>
@@ -252,7 +250,7 @@ namespace {
 template <class T>
 void launch_copy_elements(ExecutionSpace const& exec, Kernel const& kernel, Index n, T const* from, T* to) {
   if (begins_a_pack(from) && begins_a_pack(to))
-    launch_elements(exec, kernel, divide_up(n, Impl::Pack<T>::size), CopyPack<T>{from, to, n});
+    launch_elements(exec, kernel, Impl::divide_up(n, Impl::packet_of<T>), CopyPack<T>{from, to, n});
   else
     launch_elements(exec, kernel, n, CopyElement<T>{from, to});
 }
@@ -267,7 +265,7 @@ void launch_copy(ExecutionSpace const& exec, char const* label, CopyBytes copy_b
   if (worker == Worker::calling_thread) {
     if (n > 0) CopyPieces<T>{copy_bytes, from.data(), to.data(), n, n}(0);
   } else if constexpr (launches_wait) {
-    Index const piece = std::max(Index{1}, divide_up(n, exec.concurrency()));
+    Index const piece = std::max(Index{1}, Impl::divide_up(n, exec.concurrency()));
     launch_blocks(exec, kernel, CopyPieces<T>{copy_bytes, from.data(), to.data(), n, piece});
   } else {
     launch_copy_elements(exec, kernel, n, from.data(), to.data());

@@ -5,6 +5,7 @@
 
 #include "core/index.hpp"
 #include "core/types.hpp"
+#include "kernels/common/flat.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -119,11 +120,7 @@ KOKKOS_INLINE_FUNCTION constexpr int left_parts(int count) {
 
 /// Sixteen bytes of elements, which a device reads and writes at once.
 template <class T>
-struct alignas(16) Pack {
-  static constexpr Index size = 16 / sizeof(T);
-  T values[size];
-  KOKKOS_INLINE_FUNCTION T const& operator[](Index i) const { return values[i]; }
-};
+using Pack = Packet<T, packet_of<T>>;
 
 /// Of a part: a pointer to elements, or a pack of them.
 template <class Part>
