@@ -117,9 +117,6 @@ class Decks(RefusalTest):
             "device memory where kernels run on the host": with_changes(
                 {"comm.buffers": '"device"'}, 'comm.buffers = "device"', "legal values: auto, staged, host",
                 at="comm.buffers"),
-            "shared memory beside staged messages": with_changes(
-                {"comm.buffers": '"staged"', "comm.allreduce": '"shared"'}, "must be one of auto, naive",
-                at="comm.allreduce"),
             "neither checked nor not": with_changes({"comm.check_order": "1"}, "must be true or false",
                                                     at="comm.check_order"),
             "batch does not divide by 3 ranks": with_changes({}, "no multiple of 3", "nearest legal values: 3 or 6",
