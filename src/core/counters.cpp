@@ -37,6 +37,15 @@ ThreadCounters::ThreadCounters(Counters& counted) : m_before(std::exchange(count
 
 ThreadCounters::~ThreadCounters() { counters_of_thread = m_before; }
 
+void add_work(Counters const& more) {
+  Counters& all = counters();
+  for (Phase const phase : phases) {
+    all.launches[phase] += more.launches[phase];
+    all.flops[phase] += more.flops[phase];
+    all.bytes[phase] += more.bytes[phase];
+  }
+}
+
 std::uint64_t model_flops(Counters const& counted) {
   return counted.flops[Phase::gemm] + counted.flops[Phase::attention];
 }

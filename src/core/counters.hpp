@@ -83,6 +83,9 @@ private:
   Counters* m_before;
 };
 
+/// Adds all but seconds to counters().
+void add_work(Counters const& more);
+
 /// GEMM and attention only: what predictions are compared with.
 std::uint64_t model_flops(Counters const& counted);
 /// Kernels of all phases.

@@ -1,13 +1,10 @@
 #include "core/kernel_graph.hpp"
 
+#include "core/cuda_check.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
 
 #include <utility>
-
-#ifdef KOKKOS_ENABLE_CUDA
-#include <cuda_runtime.h>
-#endif
 
 namespace trainstone {
 
@@ -20,10 +17,6 @@ StartedGraphs& started() {
 
 #ifdef KOKKOS_ENABLE_CUDA
 
-void check_cuda(cudaError_t code, char const* call) {
-  TRAINSTONE_REQUIRE(code == cudaSuccess, "{}: {} ({})", call, cudaGetErrorName(code), cudaGetErrorString(code));
-}
-
 /// Other threads may call the device meanwhile.
 std::shared_ptr<void> record(ExecutionSpace const& exec, std::function<void()> const& start) {
   check_cuda(cudaStreamBeginCapture(exec.cuda_stream(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
@@ -31,7 +24,7 @@ std::shared_ptr<void> record(ExecutionSpace const& exec, std::function<void()> c
   try {
     start();
   } catch (...) {
-    cudaStreamEndCapture(exec.cuda_stream(), &graph);
+    if (cudaStreamEndCapture(exec.cuda_stream(), &graph) != cudaSuccess) static_cast<void>(cudaGetLastError());
     if (graph) cudaGraphDestroy(graph);
     throw;
   }
@@ -54,15 +47,6 @@ void start_recorded(ExecutionSpace const&, void*) {}
 
 #endif
 
-void add(Counters const& more) {
-  Counters& all = counters();
-  for (Phase const phase : phases) {
-    all.launches[phase] += more.launches[phase];
-    all.flops[phase] += more.flops[phase];
-    all.bytes[phase] += more.bytes[phase];
-  }
-}
-
 } // namespace
 
 KernelGraph::KernelGraph(ExecutionSpace const& exec, std::function<void()> start) {
@@ -80,7 +64,7 @@ void KernelGraph::start(ExecutionSpace const& exec) const {
   if constexpr (launches_wait) {
     m_start();
   } else {
-    add(m_counted);
+    add_work(m_counted);
     start_recorded(exec, m_recorded.get());
   }
   ++started().graphs;

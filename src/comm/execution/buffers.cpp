@@ -1,15 +1,12 @@
 #include "comm/execution/buffers.hpp"
 
+#include "core/cuda_check.hpp"
 #include "core/error.hpp"
 #include "core/launch.hpp"
 
 #include <array>
 #include <cstring>
 #include <utility>
-
-#ifdef KOKKOS_ENABLE_CUDA
-#include <cuda_runtime.h>
-#endif
 
 namespace trainstone {
 
@@ -21,11 +18,6 @@ template <class Space>
 using ConstBytes = Kokkos::View<std::byte const*, Kokkos::LayoutRight, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 #ifdef KOKKOS_ENABLE_CUDA
-
-void check_cuda(cudaError_t code, char const* call) {
-  if (code != cudaSuccess) static_cast<void>(cudaGetLastError()); // it is no failure of what comes next
-  TRAINSTONE_REQUIRE(code == cudaSuccess, "{}: {} ({})", call, cudaGetErrorName(code), cudaGetErrorString(code));
-}
 
 /// On the device of exec, which is not that of a thread that has not used it before.
 std::shared_ptr<void> make_event(ExecutionSpace const& exec) {

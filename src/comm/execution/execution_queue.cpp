@@ -99,11 +99,7 @@ struct ExecutionQueue::State {
 
   /// Seconds stay out: they passed beside the caller's.
   void merge_counters() {
-    for (Phase const phase : phases) {
-      counters().launches[phase] += counted.launches[phase];
-      counters().flops[phase] += counted.flops[phase];
-      counters().bytes[phase] += counted.bytes[phase];
-    }
+    add_work(counted);
     comm_counters() += communicated;
     counted = {};
     communicated = {};
