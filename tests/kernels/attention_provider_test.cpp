@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/launch.hpp"
 #include "kernels/attention/attend.hpp"
-#include "kernels/cuda/wgmma_attention.hpp"
+#include "kernels/cuda/tensor_attention.hpp"
 #include "support/attention_problem.hpp"
 #include "support/storage.hpp"
 #include "support/views.hpp"

@@ -9,7 +9,6 @@
 #include "kernels/common/shapes.hpp"
 #include "kernels/cuda/cudnn_attention.hpp"
 #include "kernels/cuda/tensor_attention.hpp"
-#include "kernels/cuda/wgmma_attention.hpp"
 
 #include <fmt/ranges.h>
 
@@ -89,24 +88,36 @@ void flash_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch
 template <class T>
 constexpr Functions<T> flash{without_scratch<T, flash_attention_forward<T>>, flash_backward<T>};
 
-/// Of the kernels that compute by fragments.
-template <TensorAttentionFlops (*flops)(Index batch, Index sequence, Index heads, Index head_size, bool drops)>
-TensorAttentionFlops flops_by(AttentionNeed const& need) {
-  return flops(need.batch, need.sequence, need.heads, need.head_size, need.drops);
-}
-
 // --- tensor cores --------------------------------------------------------------------------------------------------
 
 std::string tensor_problem(AttentionNeed const& need) { return tensor_attention_problem(need.storage, need.head_size); }
 
-Kernels tensor_forward_kernels(AttentionNeed const& need) {
-  return {{"tensor_attention::forward", flops_by<tensor_attention_flops>(need).forward, bytes_of(need, 4, 1)}};
+template <TensorProducts products>
+TensorAttentionFlops flops_by(AttentionNeed const& need) {
+  return tensor_attention_flops(products, need.batch, need.sequence, need.heads, need.head_size, need.drops);
 }
 
+struct TensorNames {
+  char const *forward, *queries, *keys;
+};
+
+template <TensorProducts products>
+constexpr TensorNames names{"tensor_attention::forward", "tensor_attention::backward_queries",
+                            "tensor_attention::backward_keys"};
+template <>
+constexpr TensorNames names<TensorProducts::of_warpgroups>{
+    "wgmma_attention::forward", "wgmma_attention::backward_queries", "wgmma_attention::backward_keys"};
+
+template <TensorProducts products>
+Kernels tensor_forward_kernels(AttentionNeed const& need) {
+  return {{names<products>.forward, flops_by<products>(need).forward, bytes_of(need, 4, 1)}};
+}
+
+template <TensorProducts products>
 Kernels tensor_backward_kernels(AttentionNeed const& need) {
-  TensorAttentionFlops const flops = flops_by<tensor_attention_flops>(need);
-  return {{"tensor_attention::backward_queries", flops.backward_queries, bytes_of(need, 6, 2)},
-          {"tensor_attention::backward_keys", flops.backward_keys, bytes_of(need, 6, 2)}};
+  TensorAttentionFlops const flops = flops_by<products>(need);
+  return {{names<products>.queries, flops.backward_queries, bytes_of(need, 6, 2)},
+          {names<products>.keys, flops.backward_keys, bytes_of(need, 6, 2)}};
 }
 
 Index sum_of_each_query(AttentionNeed const& need) { return need.batch * need.heads * need.sequence; }
@@ -114,7 +125,8 @@ Index sum_of_each_query(AttentionNeed const& need) { return need.batch * need.he
 #ifdef TRAINSTONE_HAVE_TENSOR_ATTENTION
 constexpr bool has_tensor_cores = true;
 template <class T>
-constexpr Functions<T> tensor_cores{without_scratch<T, tensor_attention_forward<T>>, tensor_attention_backward<T>};
+constexpr Functions<T> tensor_cores{without_scratch<T, tensor_attention_forward<TensorProducts::of_warps, T>>,
+                                    tensor_attention_backward<TensorProducts::of_warps, T>};
 #else
 constexpr bool has_tensor_cores = false;
 template <class T>
@@ -157,16 +169,6 @@ constexpr Functions<T> cudnn{};
 
 // --- tensor cores by products of warpgroups ------------------------------------------------------------------------
 
-Kernels wgmma_forward_kernels(AttentionNeed const& need) {
-  return {{"wgmma_attention::forward", flops_by<wgmma_attention_flops>(need).forward, bytes_of(need, 4, 1)}};
-}
-
-Kernels wgmma_backward_kernels(AttentionNeed const& need) {
-  TensorAttentionFlops const flops = flops_by<wgmma_attention_flops>(need);
-  return {{"wgmma_attention::backward_queries", flops.backward_queries, bytes_of(need, 6, 2)},
-          {"wgmma_attention::backward_keys", flops.backward_keys, bytes_of(need, 6, 2)}};
-}
-
 #ifdef TRAINSTONE_HAVE_WGMMA_ATTENTION
 constexpr bool has_wgmma = true;
 std::string wgmma_problem(AttentionNeed const& need) {
@@ -174,7 +176,8 @@ std::string wgmma_problem(AttentionNeed const& need) {
   return problem.empty() ? wgmma_device_problem() : problem;
 }
 template <class T>
-constexpr Functions<T> wgmma{without_scratch<T, wgmma_attention_forward<T>>, wgmma_attention_backward<T>};
+constexpr Functions<T> wgmma{without_scratch<T, tensor_attention_forward<TensorProducts::of_warpgroups, T>>,
+                             tensor_attention_backward<TensorProducts::of_warpgroups, T>};
 #else
 constexpr bool has_wgmma = false;
 std::string wgmma_problem(AttentionNeed const& need) { return tensor_problem(need); }
@@ -189,8 +192,8 @@ Provider const providers[] = {
     {AttentionProvider::tensor_cores,
      has_tensor_cores,
      tensor_problem,
-     {tensor_forward_kernels, nullptr},
-     {tensor_backward_kernels, sum_of_each_query},
+     {tensor_forward_kernels<TensorProducts::of_warps>, nullptr},
+     {tensor_backward_kernels<TensorProducts::of_warps>, sum_of_each_query},
      {Functions<float>(), tensor_cores<bf16>, tensor_cores<fp16>}},
     {AttentionProvider::flash,
      true,
@@ -201,8 +204,8 @@ Provider const providers[] = {
     {AttentionProvider::wgmma,
      has_wgmma,
      wgmma_problem,
-     {wgmma_forward_kernels, nullptr},
-     {wgmma_backward_kernels, sum_of_each_query},
+     {tensor_forward_kernels<TensorProducts::of_warpgroups>, nullptr},
+     {tensor_backward_kernels<TensorProducts::of_warpgroups>, sum_of_each_query},
      {Functions<float>(), wgmma<bf16>, wgmma<fp16>}},
     {AttentionProvider::cudnn,
      has_cudnn,

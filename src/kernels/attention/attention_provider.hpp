@@ -22,7 +22,7 @@ enum class AttentionProvider {
   flash,        ///< the Kokkos kernels of flash_attention.hpp, which every build has
   tensor_cores, ///< those of kernels/cuda/tensor_attention.hpp, of values of 16 bits on CUDA devices
   cudnn,        ///< NVIDIA's library, kernels/cuda/cudnn_attention.hpp, of values of 16 bits on CUDA devices
-  wgmma,        ///< those of kernels/cuda/wgmma_attention.hpp, on devices of compute capability 9.0
+  wgmma,        ///< the same by products of warpgroups, on devices of compute capability 9.0
 };
 
 /// In the order of the enumerators.
@@ -35,7 +35,7 @@ constexpr std::string_view to_string(AttentionProvider provider) {
 /// Instead of a provider: the first of a fixed order that this build has and that can compute it.
 inline constexpr std::string_view attention_automatic = "auto";
 
-/// Of this build, in the order of "auto". flash can compute everything: what comes behind it is taken by name alone.
+/// Of this build, in the order of "auto". flash can compute everything, so "auto" never reaches those behind it.
 std::span<AttentionProvider const> built_attention_providers();
 
 /// What a call asks of its provider.

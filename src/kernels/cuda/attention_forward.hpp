@@ -1,9 +1,9 @@
 #pragma once
 
 // The forward pass of causal attention on tensor cores. A block computes some queries of a head, and a warp its share
-// of them; Tiles says how many; tiles of keys go by from the diagonal to the first one, and the next tile comes while
-// one is in work. Scores, weights and sums stay in registers. The same bits in every run. Source: FlashAttention-2:
-// Faster Attention with Better Parallelism and Work Partitioning, arXiv:2307.08691.
+// of them. Tiles says how many. Tiles of keys go by from the diagonal to the first one. The next tile comes while one
+// is in work. Scores, weights and sums stay in registers. The same bits in every run. Source: FlashAttention-2: Faster
+// Attention with Better Parallelism and Work Partitioning, arXiv:2307.08691.
 
 #include "kernels/cuda/attention_rows.hpp"
 
@@ -68,7 +68,7 @@ public:
       if (tile > 0) m_stages.bring_both(m_lane, keys, values, tile - 1);
       TRAINSTONE_UNROLLED
       for (int key = 0; key < Tiles::keys; key += Tiles::keys_at_once)
-        if (tile * Tiles::keys + key <= m_first + last_of_rows()) see(tile, key);
+        if (tile * Tiles::keys + key <= m_first + last_together<Tiles>(m_row)) see(tile, key);
     }
     finish();
   }
@@ -77,11 +77,6 @@ private:
   static constexpr int parts = Tiles::rows_of_warp / 16; ///< fragments of a warp's rows
   static constexpr int pairs = Tiles::keys_at_once / 16;
   static_assert(Tiles::keys_at_once % Tiles::rows_of_warp == 0 || Tiles::rows_of_warp % Tiles::keys_at_once == 0);
-
-  /// Of the rows that this warp multiplies, alone or with others: the last one in the tile.
-  TRAINSTONE_LANE int last_of_rows() const {
-    return m_row / Tiles::rows_together * Tiles::rows_together + Tiles::rows_together - 1;
-  }
 
   TRAINSTONE_LANE GlobalRows rows(int which) const { return qkv_rows(m_of.sizes, m_of.qkv, which, m_b, m_h); }
 

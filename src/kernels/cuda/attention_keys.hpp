@@ -58,7 +58,8 @@ public:
       if (tile + 1 < end) bring_queries(queries, d_out, tile + 1);
       TRAINSTONE_UNROLLED
       for (int query = 0; query < Tiles::queries; query += Tiles::queries_at_once)
-        if (tile * Tiles::queries + query + Tiles::queries_at_once > m_first + first_of_rows()) see(tile, query);
+        if (tile * Tiles::queries + query + Tiles::queries_at_once > m_first + first_together<Tiles>(m_row))
+          see(tile, query);
     }
     finish();
   }
@@ -67,9 +68,6 @@ private:
   static constexpr int parts = Tiles::rows_of_warp / 16;
   static constexpr int pairs = Tiles::queries_at_once / 16;
   static constexpr bool begins = !Mask::drops && Tiles::begins_with_sums;
-
-  /// Of the rows that this warp multiplies, alone or with others: the first one in the tile.
-  TRAINSTONE_LANE int first_of_rows() const { return m_row / Tiles::rows_together * Tiles::rows_together; }
 
   TRAINSTONE_LANE std::byte* stage(int tile) const {
     return m_stages + turn_of<Tiles::stages>(tile) * Tiles::stage_bytes;

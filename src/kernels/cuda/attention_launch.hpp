@@ -1,8 +1,9 @@
 #pragma once
 
 // Starts a set of kernels of attention on tensor cores (kernel_sets.hpp) on the stream of the execution space's
-// instance: what tensor_attention.hpp and wgmma_attention.hpp promise. Compiled as CUDA, by a file for each set.
+// instance: what tensor_attention.hpp promises. Compiled as CUDA, by a file for each set.
 
+#include "core/cuda_check.hpp"
 #include "core/launch.hpp"
 #include "core/stored.hpp"
 #include "kernels/common/attention_shape.hpp"
@@ -10,6 +11,7 @@
 #include "kernels/common/shapes.hpp"
 #include "kernels/cuda/attention_work.hpp"
 #include "kernels/cuda/key_mask.hpp"
+#include "kernels/cuda/tensor_attention.hpp"
 
 #if defined(__CUDACC__)
 
@@ -25,17 +27,14 @@ __global__ void __launch_bounds__(Body::Tiles::threads, Body::Tiles::blocks)
   Body(arguments, lane, shared).run();
 }
 
-inline void check(cudaError_t status, char const* label) {
-  if (status != cudaSuccess) throw Error(fmt::format("{} failed: {}", label, cudaGetErrorString(status)));
-}
-
 template <class Body>
 void start(ExecutionSpace const& exec, Kernel const& kernel, Index blocks, typename Body::Arguments const& arguments) {
   if (blocks == 0) return;
   auto* const function = run_block<Body>;
-  check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes), kernel.label);
+  check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes),
+             kernel.label);
   function<<<static_cast<unsigned>(blocks), Body::Tiles::threads, Body::shared_bytes, exec.cuda_stream()>>>(arguments);
-  check(cudaGetLastError(), kernel.label);
+  check_cuda(cudaGetLastError(), kernel.label);
 }
 
 template <class T>
@@ -62,67 +61,99 @@ auto bytes_of(View const& view) {
   return reinterpret_cast<Byte*>(view.data());
 }
 
-/// The labels of a set's kernels.
-struct KernelLabels {
-  char const *forward, *backward_queries, *backward_keys;
+/// What computes with these products: the set of kernels, its lanes, and its labels.
+template <TensorProducts products>
+struct Launched {
+  using Set = WarpKernels;
+  using Lane = DeviceLane;
+  static constexpr char const *forward = "trainstone::tensor_attention::forward",
+                              *queries = "trainstone::tensor_attention::backward_queries",
+                              *keys = "trainstone::tensor_attention::backward_keys";
 };
 
-template <class Set, class Lane, class T>
-void launch_forward(ExecutionSpace const& exec, KernelLabels const& labels, Matrix<T const> qkv, Index batch,
-                    Index heads, Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out) {
-  trainstone::Impl::AttentionShape const shape =
-      trainstone::Impl::flash_attention_shape(labels.forward, qkv, batch, heads, log_sum_exp, out);
-  with_mask(shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
-    using Body = typename KernelsOf<Set, Element<T>, head_size, Mask, Lane>::Forward;
-    std::int64_t const flops = attention_forward_flops<Set, head_size, Mask::drops>(shape.sequence);
-    Kernel const kernel{.label = labels.forward,
-                        .phase = Phase::attention,
-                        .flops = static_cast<std::uint64_t>(batch * heads * flops),
-                        .bytes = 4 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
-    Index const tiles = trainstone::Impl::divide_up(shape.sequence, Body::Tiles::queries);
-    launch_external(kernel, exec, [&] {
-      start<Body>(exec, kernel, batch * heads * tiles,
-                  {sizes_of(shape), bytes_of(qkv), bytes_of(out), log_sum_exp.data(), mask});
-    });
-  });
-}
-
-template <class Set, class Lane, class T>
-void launch_backward(ExecutionSpace const& exec, KernelLabels const& labels, Matrix<T const> qkv, Index batch,
-                     Index heads, Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
-                     Matrix<T const> d_out, Vector<float> sums, Matrix<T> d_qkv) {
-  namespace Common = trainstone::Impl;
-  Common::AttentionShape const shape =
-      Common::flash_attention_shape(labels.backward_queries, qkv, batch, heads, log_sum_exp, out);
-  Index const rows = batch * shape.sequence, channels = shape.channels();
-  Common::require_shape("attention on tensor cores, backward: d_out", d_out, {rows, channels});
-  Common::require_shape("attention on tensor cores, backward: sums", sums, {rows * heads});
-  Common::require_shape("attention on tensor cores, backward: d_qkv", d_qkv, {rows, 3 * channels});
-  with_mask(shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
-    using Kernels = KernelsOf<Set, Element<T>, head_size, Mask, Lane>;
-    using Queries = typename Kernels::Queries;
-    using Keys = typename Kernels::Keys;
-    BackwardArguments<Mask> const arguments{sizes_of(shape),    bytes_of(qkv), bytes_of(out),   bytes_of(d_out),
-                                            log_sum_exp.data(), sums.data(),   bytes_of(d_qkv), mask};
-    std::int64_t const all = batch * heads;
-    auto const kernel = [&](char const* label, std::int64_t flops) {
-      return Kernel{.label = label,
-                    .phase = Phase::attention,
-                    .flops = static_cast<std::uint64_t>(all * flops),
-                    .bytes = 6 * out.size() * sizeof(T) + 2 * log_sum_exp.size() * sizeof(float)};
-    };
-    Kernel const of_queries = kernel(labels.backward_queries, backward_queries_flops<Set, head_size>(shape.sequence));
-    Kernel const of_keys =
-        kernel(labels.backward_keys, backward_keys_flops<Set, head_size, Mask::drops>(shape.sequence));
-    launch_external(of_queries, exec, [&] {
-      start<Queries>(exec, of_queries, all * Common::divide_up(shape.sequence, Queries::Tiles::queries), arguments);
-    });
-    launch_external(of_keys, exec, [&] {
-      start<Keys>(exec, of_keys, all * Common::divide_up(shape.sequence, Keys::Tiles::keys), arguments);
-    });
-  });
-}
+template <>
+struct Launched<TensorProducts::of_warpgroups> {
+  using Set = WarpgroupKernels;
+  using Lane = DeviceWarpgroupLane;
+  static constexpr char const *forward = "trainstone::wgmma_attention::forward",
+                              *queries = "trainstone::wgmma_attention::backward_queries",
+                              *keys = "trainstone::wgmma_attention::backward_keys";
+};
 
 } // namespace trainstone::Cuda
+
+namespace trainstone {
+
+template <TensorProducts products, class T>
+void tensor_attention_forward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
+                              Dropout const& dropout, Vector<float> log_sum_exp, Matrix<T> out) {
+  using By = Cuda::Launched<products>;
+  Impl::AttentionShape const shape = Impl::flash_attention_shape(By::forward, qkv, batch, heads, log_sum_exp, out);
+  Cuda::with_mask(
+      shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
+        using Body =
+            typename Cuda::KernelsOf<typename By::Set, Cuda::Element<T>, head_size, Mask, typename By::Lane>::Forward;
+        std::int64_t const flops =
+            Cuda::attention_forward_flops<typename By::Set, head_size, Mask::drops>(shape.sequence);
+        Kernel const kernel{.label = By::forward,
+                            .phase = Phase::attention,
+                            .flops = static_cast<std::uint64_t>(batch * heads * flops),
+                            .bytes = 4 * out.size() * sizeof(T) + log_sum_exp.size() * sizeof(float)};
+        Index const tiles = Impl::divide_up(shape.sequence, Body::Tiles::queries);
+        launch_external(kernel, exec, [&] {
+          Cuda::start<Body>(
+              exec, kernel, batch * heads * tiles,
+              {Cuda::sizes_of(shape), Cuda::bytes_of(qkv), Cuda::bytes_of(out), log_sum_exp.data(), mask});
+        });
+      });
+}
+
+template <TensorProducts products, class T>
+void tensor_attention_backward(ExecutionSpace const& exec, Matrix<T const> qkv, Index batch, Index heads,
+                               Dropout const& dropout, Vector<float const> log_sum_exp, Matrix<T const> out,
+                               Matrix<T const> d_out, Vector<float> sums, Matrix<T> d_qkv) {
+  using By = Cuda::Launched<products>;
+  using Set = typename By::Set;
+  Impl::AttentionShape const shape = Impl::flash_attention_shape(By::queries, qkv, batch, heads, log_sum_exp, out);
+  Index const rows = batch * shape.sequence, channels = shape.channels();
+  Impl::require_shape("attention on tensor cores, backward: d_out", d_out, {rows, channels});
+  Impl::require_shape("attention on tensor cores, backward: sums", sums, {rows * heads});
+  Impl::require_shape("attention on tensor cores, backward: d_qkv", d_qkv, {rows, 3 * channels});
+  Cuda::with_mask(
+      shape, dropout, [&]<int head_size, class Mask>(std::integral_constant<int, head_size>, Mask const& mask) {
+        using Kernels = Cuda::KernelsOf<Set, Cuda::Element<T>, head_size, Mask, typename By::Lane>;
+        using Queries = typename Kernels::Queries;
+        using Keys = typename Kernels::Keys;
+        using Cuda::bytes_of;
+        Cuda::BackwardArguments<Mask> const arguments{
+            Cuda::sizes_of(shape), bytes_of(qkv), bytes_of(out),   bytes_of(d_out),
+            log_sum_exp.data(),    sums.data(),   bytes_of(d_qkv), mask};
+        std::int64_t const all = batch * heads;
+        auto const kernel = [&](char const* label, std::int64_t flops) {
+          return Kernel{.label = label,
+                        .phase = Phase::attention,
+                        .flops = static_cast<std::uint64_t>(all * flops),
+                        .bytes = 6 * out.size() * sizeof(T) + 2 * log_sum_exp.size() * sizeof(float)};
+        };
+        Kernel const of_queries = kernel(By::queries, Cuda::backward_queries_flops<Set, head_size>(shape.sequence));
+        Kernel const of_keys = kernel(By::keys, Cuda::backward_keys_flops<Set, head_size, Mask::drops>(shape.sequence));
+        launch_external(of_queries, exec, [&] {
+          Cuda::start<Queries>(exec, of_queries, all * Impl::divide_up(shape.sequence, Queries::Tiles::queries),
+                               arguments);
+        });
+        launch_external(of_keys, exec, [&] {
+          Cuda::start<Keys>(exec, of_keys, all * Impl::divide_up(shape.sequence, Keys::Tiles::keys), arguments);
+        });
+      });
+}
+
+#define TRAINSTONE_INSTANTIATE_ATTENTION(products, T)                                                                  \
+  template void tensor_attention_forward<products, T>(ExecutionSpace const&, Matrix<T const>, Index, Index,            \
+                                                      Dropout const&, Vector<float>, Matrix<T>);                       \
+  template void tensor_attention_backward<products, T>(ExecutionSpace const&, Matrix<T const>, Index, Index,           \
+                                                       Dropout const&, Vector<float const>, Matrix<T const>,           \
+                                                       Matrix<T const>, Vector<float>, Matrix<T>);
+
+} // namespace trainstone
 
 #endif

@@ -1,7 +1,7 @@
 #pragma once
 
-// The gradient of queries on tensor cores (attention_backward.hpp). A block computes 128 queries of a head, a warp 32
-// of them; tiles of keys go by as in the forward pass.
+// The gradient of queries on tensor cores (attention_backward.hpp). A block computes some queries of a head, and a warp
+// its share of them. Tiles says how many. Tiles of keys go by as in the forward pass.
 
 #include "kernels/cuda/attention_backward.hpp"
 
@@ -12,7 +12,6 @@ struct QueryTiles {
   static constexpr int queries = 128, keys = 64, warps = 4, threads = 32 * warps, rows_of_warp = queries / warps;
   static constexpr int rows_together = rows_of_warp;            ///< of the lanes that multiply together
   static constexpr int keys_at_once = head_size > 64 ? 16 : 32; ///< whose scores are in registers
-  static constexpr bool keeps_rows = false;                     ///< of queries and d_out, in registers
   static constexpr bool begins_with_sums = true;                ///< what is subtracted, before products are added
   static constexpr int stages = 2;
   static constexpr int blocks = 2; ///< that share a multiprocessor
@@ -61,7 +60,7 @@ public:
       if (tile > 0) m_stages.bring_both(m_lane, keys, values, tile - 1);
       TRAINSTONE_UNROLLED
       for (int key = 0; key < Tiles::keys; key += Tiles::keys_at_once)
-        if (tile * Tiles::keys + key <= m_first + last_of_rows()) see(tile, key);
+        if (tile * Tiles::keys + key <= m_first + last_together<Tiles>(m_row)) see(tile, key);
     }
     finish();
   }
@@ -75,11 +74,6 @@ private:
   static constexpr int chunks = (head_size / 8 + 3) / 4;
   using OutRows = Chunk[parts][2][chunks];
   TRAINSTONE_LANE int chunk(int i) const { return 4 * i + m_lane.thread() % 4; }
-
-  /// Of the rows that this warp multiplies, alone or with others: the last one in the tile.
-  TRAINSTONE_LANE int last_of_rows() const {
-    return m_row / Tiles::rows_together * Tiles::rows_together + Tiles::rows_together - 1;
-  }
 
   /// The query of a row of this lane's fragments.
   TRAINSTONE_LANE int query(int part, int half) const { return m_first + m_row + part * 16 + m_group + 8 * half; }
@@ -122,10 +116,6 @@ private:
         m_logs[part][half] = is_there ? m_of.log_sum_exp[place] * log2_of_e : 0;
       }
     }
-    if constexpr (Tiles::keeps_rows) {
-      m_kept_queries.load(m_lane, m_queries, m_row);
-      m_kept_d_out.load(m_lane, m_d_out, m_row);
-    }
   }
 
   TRAINSTONE_LANE float product(Chunk const& left, Chunk const& right) const {
@@ -140,18 +130,11 @@ private:
   TRAINSTONE_LANE void see(int tile, int key) {
     FragmentC scores[parts][2 * pairs], d_weights[parts][2 * pairs];
     if constexpr (begins) begin_with_sums(d_weights);
-    if constexpr (Tiles::keeps_rows) {
-      clear(scores);
-      if constexpr (!begins) clear(d_weights);
-      add_row_products<T>(m_lane, m_kept_queries, m_stages.keys(tile), key, scores);
-      add_row_products<T>(m_lane, m_kept_d_out, m_stages.values(tile), key, d_weights);
-    } else {
-      set_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
-      if constexpr (begins)
-        add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
-      else
-        set_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
-    }
+    set_row_products<T>(m_lane, m_queries, m_row, m_stages.keys(tile), key, scores);
+    if constexpr (begins)
+      add_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
+    else
+      set_row_products<T>(m_lane, m_d_out, m_row, m_stages.values(tile), key, d_weights);
     m_lane.await_products(scores, d_weights);
     int const first_key = tile * Tiles::keys + key;
     if (first_key + Tiles::keys_at_once > m_first + m_row) hide<false>(scores, first_key + m_column, query(0, 0));
@@ -211,7 +194,6 @@ private:
   Stages m_stages;
   FragmentC m_d_queries[parts][head_size / 8] = {};
   float m_logs[parts][2], m_sums[parts][2];
-  KeptRows<parts, head_size> m_kept_queries, m_kept_d_out;
 };
 
 } // namespace trainstone::Cuda

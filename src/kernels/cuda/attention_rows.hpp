@@ -68,6 +68,16 @@ TRAINSTONE_LANE int turn_of(int tile) {
   return static_cast<int>(static_cast<unsigned>(tile) % count);
 }
 
+/// Of the rows of a tile that are multiplied together with `row`: the first one and the last one.
+template <class Tiles>
+TRAINSTONE_LANE int first_together(int row) {
+  return row / Tiles::rows_together * Tiles::rows_together;
+}
+template <class Tiles>
+TRAINSTONE_LANE int last_together(int row) {
+  return first_together<Tiles>(row) + Tiles::rows_together - 1;
+}
+
 /// Which head a block works on, and which of its tiles. Blocks that begin earlier have tiles of lower numbers.
 struct PlaceOfBlock {
   int b, h, tile;

@@ -18,7 +18,6 @@ struct WarpgroupForwardTiles {
   static constexpr int queries = 128, keys = 64, keys_at_once = drops ? 32 : keys;
   static constexpr int warps = 8, threads = 32 * warps, rows_of_warp = queries / warps;
   static constexpr int rows_together = rows_of_warpgroup;
-  static constexpr bool begins_with_sums = false; // registers of products in flight are not to be written
   static constexpr int stages = 2;
   static constexpr int blocks = 2; ///< that share a multiprocessor
   using QueryTile = SwizzledTile<queries, head_size>;
@@ -31,7 +30,6 @@ struct WarpgroupQueryTiles {
   static constexpr int queries = 64, keys = 64, keys_at_once = keys;
   static constexpr int warps = 4, threads = 32 * warps, rows_of_warp = queries / warps;
   static constexpr int rows_together = rows_of_warpgroup;
-  static constexpr bool keeps_rows = false;
   static constexpr bool begins_with_sums = false; // registers of products in flight are not to be written
   static constexpr int stages = 2;
   static constexpr int blocks = head_size == 64 ? 3 : 2; ///< that share a multiprocessor

@@ -22,9 +22,10 @@ struct SwizzledTile {
 
   std::byte* data;
 
+  /// Of a chunk in a panel, in bytes.
+  static TRAINSTONE_LANE int place(int row, int chunk) { return row * row_bytes + (chunk ^ row % 8) * 16; }
   TRAINSTONE_LANE std::byte* at(int row, int column) const {
-    int const chunk = column % panel_columns / 8;
-    return data + column / panel_columns * panel_bytes + row * row_bytes + (chunk ^ row % 8) * 16 + column % 8 * 2;
+    return data + column / panel_columns * panel_bytes + place(row, column % panel_columns / 8) + column % 8 * 2;
   }
   /// The 16 columns from 16 step on, of the rows from `row` on, which is a multiple of 8.
   template <class Lane>
@@ -39,31 +40,32 @@ struct SwizzledTile {
   }
 };
 
-/// `count` panels of `side` chunks that lie behind each other.
-template <int threads, int rows, int side, int count, class Lane>
-TRAINSTONE_LANE void bring_panels(Lane& lane, std::byte* panel, GlobalRows const& from) {
-  constexpr int step = threads / side, row_bytes = 128;
+/// `count` panels of `side` chunks from panel `first_panel` on.
+template <int threads, int side, int first_panel, int count, int rows, int width, class Lane>
+TRAINSTONE_LANE void bring_panels(Lane& lane, SwizzledTile<rows, width> tile, GlobalRows const& from) {
+  using Tile = SwizzledTile<rows, width>;
+  constexpr int step = threads / side;
   static_assert(threads % side == 0 && step % 8 == 0 && (rows % step == 0 || step > rows));
   int const first = lane.thread() / side, chunk = lane.thread() % side;
   if (step > rows && first >= rows) return;
-  std::byte* const to = panel + first * row_bytes + (chunk ^ first % 8) * 16;
-  std::byte const* of_row = from.data + std::int64_t{first} * from.row_bytes + 16 * chunk;
+  std::byte* const to = tile.data + first_panel * Tile::panel_bytes + Tile::place(first, chunk);
+  std::byte const* of_row =
+      from.data + std::int64_t{first} * from.row_bytes + Tile::row_bytes * first_panel + 16 * chunk;
   TRAINSTONE_UNROLLED
   for (int i = 0; i < (rows + step - 1) / step; ++i) {
     TRAINSTONE_UNROLLED
     for (int k = 0; k < count; ++k)
-      lane.copy(to + (k * rows + i * step) * row_bytes, of_row + row_bytes * k, first + i * step < from.count);
+      lane.copy(to + k * Tile::panel_bytes + i * step * Tile::row_bytes, of_row + Tile::row_bytes * k,
+                first + i * step < from.count);
     of_row += step * from.row_bytes;
   }
 }
 
 template <int threads, int rows, int width, class Lane>
 TRAINSTONE_LANE void bring(Lane& lane, SwizzledTile<rows, width> tile, GlobalRows const& from) {
-  constexpr int full = width / 64, rest = width % 64 / 8;
-  bring_panels<threads, rows, 8, full>(lane, tile.data, from);
-  if constexpr (rest > 0)
-    bring_panels<threads, rows, rest, 1>(lane, tile.data + full * SwizzledTile<rows, width>::panel_bytes,
-                                         {from.data + 128 * full, from.row_bytes, from.count});
+  constexpr int columns = SwizzledTile<rows, width>::panel_columns, full = width / columns, rest = width % columns / 8;
+  bring_panels<threads, columns / 8, 0, full>(lane, tile, from);
+  if constexpr (rest > 0) bring_panels<threads, rest, full, 1>(lane, tile, from);
 }
 
 /// The rows are those of the warpgroup that `row` belongs to.

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/attention_work.hpp"
 #include "kernels/cuda/tensor_attention.hpp"
-#include "kernels/cuda/wgmma_attention.hpp"
 
 namespace trainstone {
 
@@ -12,18 +11,17 @@ std::string tensor_attention_problem(Storage storage, Index head_size) {
   return fmt::format("attention on tensor cores has heads of 64, 80, 96 or 128 channels, not of {}", head_size);
 }
 
-TensorAttentionFlops tensor_attention_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
-  return Cuda::flops_of<Cuda::WarpKernels>(batch, sequence, heads, head_size, drops);
+TensorAttentionFlops tensor_attention_flops(TensorProducts products, Index batch, Index sequence, Index heads,
+                                            Index head_size, bool drops) {
+  return products == TensorProducts::of_warps
+             ? Cuda::flops_of<Cuda::WarpKernels>(batch, sequence, heads, head_size, drops)
+             : Cuda::flops_of<Cuda::WarpgroupKernels>(batch, sequence, heads, head_size, drops);
 }
 
 std::string wgmma_device_problem(std::string_view device, int major, int minor) {
   if (major == 9 && minor == 0) return "";
   return fmt::format("products of warpgroups need a device of compute capability 9.0, and this one is of {}.{}: {}",
                      major, minor, device);
-}
-
-TensorAttentionFlops wgmma_attention_flops(Index batch, Index sequence, Index heads, Index head_size, bool drops) {
-  return Cuda::flops_of<Cuda::WarpgroupKernels>(batch, sequence, heads, head_size, drops);
 }
 
 } // namespace trainstone

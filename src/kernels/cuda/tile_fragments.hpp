@@ -142,21 +142,7 @@ TRAINSTONE_LANE void add_row_products(Lane& lane, SharedTile<width> left, int ro
   }
 }
 
-/// A of rows that a warp keeps: all columns.
-template <int parts, int width>
-struct KeptRows {
-  FragmentA a[width / 16][parts];
-
-  template <class Lane>
-  TRAINSTONE_LANE void load(Lane& lane, SharedTile<width> tile, int row) {
-    TRAINSTONE_UNROLLED
-    for (int step = 0; step < width / 16; ++step) {
-      TRAINSTONE_UNROLLED
-      for (int part = 0; part < parts; ++part) a[step][part] = load_a(lane, tile, row + 16 * part, 16 * step);
-    }
-  }
-};
-
+/// sums = 0
 template <int parts, int columns>
 TRAINSTONE_LANE void clear(FragmentC (&sums)[parts][columns]) {
   TRAINSTONE_UNROLLED
@@ -166,20 +152,12 @@ TRAINSTONE_LANE void clear(FragmentC (&sums)[parts][columns]) {
   }
 }
 
-/// The same as a new sum.
+/// sums = what add_row_products() adds.
 template <class T, int parts, int columns, int width, class Lane>
 TRAINSTONE_LANE void set_row_products(Lane& lane, SharedTile<width> left, int row, SharedTile<width> right, int other,
                                       FragmentC (&sums)[parts][columns]) {
   clear(sums);
   add_row_products<T>(lane, left, row, right, other, sums);
-}
-
-/// The same of rows that are kept.
-template <class T, int parts, int columns, int width, class Lane>
-TRAINSTONE_LANE void add_row_products(Lane& lane, KeptRows<parts, width> const& left, SharedTile<width> right,
-                                      int other, FragmentC (&sums)[parts][columns]) {
-  TRAINSTONE_UNROLLED
-  for (int step = 0; step < width / 16; ++step) add_step<T>(lane, left.a[step], right, other, step, sums);
 }
 
 /// Scores become so small that their weights are zero where the key is behind the query.
