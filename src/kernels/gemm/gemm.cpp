@@ -104,12 +104,13 @@ Impl::GemmFunctions make_functions(GemmChoice const& choice) {
 }
 
 /// A library takes up to a millisecond to answer, and a search among plans asks for the same products again and again.
-std::uint64_t asked_once(Provider const& provider, GemmShape const& shape) {
+template <auto question>
+auto asked_once(Provider const& provider, GemmShape const& shape) {
   static std::mutex mutex;
-  static std::map<std::pair<GemmProvider, GemmShape>, std::uint64_t> answers;
+  static std::map<std::pair<GemmProvider, GemmShape>, decltype((provider.*question)(shape))> answers;
   std::scoped_lock const lock(mutex);
   auto const [answer, is_new] = answers.try_emplace({provider.provider, shape});
-  if (is_new) answer->second = provider.scratch_bytes(shape);
+  if (is_new) answer->second = (provider.*question)(shape);
   return answer->second;
 }
 
@@ -135,8 +136,8 @@ std::uint64_t gemm_scratch_bytes(GemmProvider provider, GemmShape const& shape) 
   Provider const& found = find_provider(provider);
   bool const empty = shape.m == 0 || shape.n == 0 || shape.k == 0;
   if (empty) return 0;
-  if (found.computes_natively(shape.inputs)) return asked_once(found, shape);
-  return Impl::conversion_bytes(shape) + asked_once(found, Impl::in_fp32(shape));
+  if (found.computes_natively(shape.inputs)) return asked_once<&Provider::scratch_bytes>(found, shape);
+  return Impl::conversion_bytes(shape) + asked_once<&Provider::scratch_bytes>(found, Impl::in_fp32(shape));
 }
 
 int gemm_variants(GemmProvider provider, GemmShape const& shape) {
@@ -144,7 +145,7 @@ int gemm_variants(GemmProvider provider, GemmShape const& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return 1;
   GemmShape computed = found.computes_natively(shape.inputs) ? shape : Impl::in_fp32(shape);
   if (!fuses(found, shape)) computed.epilogue = EpilogueKind::none;
-  return found.variants(computed);
+  return asked_once<&Provider::variants>(found, computed);
 }
 
 std::string gemm_versions() {

@@ -4,35 +4,25 @@
 #include "kernels/measurement/peaks.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 namespace trainstone {
 
 namespace {
 
-std::vector<GemmMethod> candidates_of(GemmProvider provider, GemmShape const& shape) {
-  std::vector<GemmMethod> found;
-  if (rounds_fp32(provider)) return found;
-  int const variants = gemm_variants(provider, shape); // a library is asked
-  for (int variant = 0; variant < variants; ++variant) found.push_back({provider, variant});
-  return found;
-}
-
 bool is_candidate(std::string const& name, GemmShape const& shape) {
-  std::string const of_provider = name.substr(0, name.find('#'));
-  for (GemmProvider const provider : built_gemm_providers())
-    if (to_string(provider) == of_provider)
-      return std::ranges::count(candidates_of(provider, shape), name,
-                                [](GemmMethod const& method) { return to_string(method); }) > 0;
-  return false;
+  return std::ranges::count(gemm_candidates(shape), name, [](GemmMethod const& method) { return to_string(method); }) >
+         0;
 }
 
 } // namespace
 
 std::vector<GemmMethod> gemm_candidates(GemmShape const& shape) {
   std::vector<GemmMethod> found;
-  for (GemmProvider const provider : built_gemm_providers())
-    std::ranges::copy(candidates_of(provider, shape), std::back_inserter(found));
+  for (GemmProvider const provider : built_gemm_providers()) {
+    if (rounds_fp32(provider)) continue;
+    int const variants = gemm_variants(provider, shape);
+    for (int variant = 0; variant < variants; ++variant) found.push_back({provider, variant});
+  }
   return found;
 }
 
