@@ -239,25 +239,19 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   write_file_in_folder(options.json_file, estimate_json(estimate));
 }
 
-/// A rank that sends most, and one that computes.
-void print_traffic_and_work(ResolvedRun const& run, RunPlan& busiest) {
+/// Of a rank that sends most, and of one that computes.
+void print_traffic_and_work(RunPlan const& busiest, RunPlan const& computing) {
   print_sent_by(busiest, ": none sends more");
-  if (!busiest.computes()) { // a server sends most, and workers compute
-    RunPlan const worker = plan_run(run, 0);
-    print_sent_by(worker, ", a worker");
-    busiest.step_flops = worker.step_flops;
-    busiest.step_launches = worker.step_launches;
-    busiest.update_launches = worker.update_launches;
-  }
+  if (!busiest.computes()) print_sent_by(computing, ", a worker");
   print_moves(busiest);
-  print_work(busiest);
+  print_work(computing);
 }
 
-void print_bounds(EstimateOptions const& options, ResolvedRun const& run, RunPlan const& busiest) {
+void print_bounds(EstimateOptions const& options, ResolvedRun const& run, RunPlan const& computing) {
   if (options.peaks.empty()) return;
   ComputeRates const one{1e12 * options.peaks[0], 1e9 * options.peaks[1]};
-  fmt::print("{}",
-             bounds_text(bounded_kernels(run, busiest, one), one, run.config.batch.global * busiest.shape.sequence));
+  fmt::print(
+      "{}", bounds_text(bounded_kernels(run, computing, one), one, run.config.batch.global * computing.shape.sequence));
 }
 
 void require_options_of_a_deck(EstimateOptions const& options) {
@@ -314,9 +308,10 @@ int estimate(EstimateOptions const& options) {
     print_memory(plan_run(run, serves ? 0 : last), serves ? ", a worker" : ", a server");
   }
   fmt::print("{}", stages_table(run));
-  print_traffic_and_work(run, plans.busiest);
+  RunPlan const computing = plans.busiest.computes() ? plans.busiest : plan_run(run, 0); // a server may send most
+  print_traffic_and_work(plans.busiest, computing);
   std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, run.topology);
-  print_bounds(options, run, plans.busiest);
+  print_bounds(options, run, computing);
   std::uint64_t const needed = plan.kernel_memory();
   auto const bytes = static_cast<double>(needed);
   fmt::print("cards that hold it, of 16, 32, 40 and 80 GB: {}; of as many GiB: {}\n", cards_text(bytes, gigabyte),
