@@ -21,6 +21,7 @@ struct Dropout {
   Index first_position = 0;       ///< of rows of some of the positions: the first one
   Index first_feature = 0;        ///< of rows of some of the features: the first one
   bool is_on() const { return rate > 0; }
+  bool operator==(Dropout const&) const = default;
 };
 
 /// What a mask is kept in: 1 where an element is kept, 0 where it is dropped.

@@ -19,6 +19,7 @@ struct TokenBuckets {
   Vector<std::int32_t const> order; ///< (N)
   Vector<std::int32_t const> begin; ///< (N + 1)
   Vector<std::int32_t const> token; ///< (N)
+  bool operator==(TokenBuckets const&) const = default;
 };
 
 /// Fills the three arrays of TokenBuckets on the host.

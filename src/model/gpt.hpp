@@ -30,6 +30,7 @@ struct MicroBatch {
   TokenBuckets buckets;               ///< of `tokens`; read by embed's backward only
   float gradient_scale = 1;           ///< 1 / (tokens of the global batch)
   Dropout dropout = {};               ///< of this batch, in training; its site is set by every use
+  bool operator==(MicroBatch const&) const = default;
 };
 
 /// The memory in which backward leaves the gradients of a part's parameters.

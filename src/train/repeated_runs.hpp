@@ -20,12 +20,13 @@ struct ComputedRun {
   struct Step {
     Instruction instruction;
     MicroBatch batch;
+    bool operator==(Step const&) const = default;
   };
   std::vector<Step> steps;
   LossMode mode = LossMode::training;
   bool held_out = false;
 
-  bool operator==(ComputedRun const& other) const;
+  bool operator==(ComputedRun const&) const = default;
 };
 
 class RepeatedRuns {
@@ -46,7 +47,7 @@ private:
     std::optional<KernelGraph> graph = {};
   };
   std::size_t m_most;
-  std::list<Known> m_known; ///< the latest first
+  std::list<Known> m_known; ///< the latest last: a step goes through them in turn
 };
 
 } // namespace trainstone

@@ -21,6 +21,12 @@ std::optional<Index> piece_of(Instruction const& instruction) {
   return instruction.piece == Instruction::none ? std::nullopt : std::optional(instruction.piece);
 }
 
+/// Behind the instructions from `first` on that only compute.
+std::size_t end_of_run(std::vector<Instruction> const& instructions, std::size_t first) {
+  while (first < instructions.size() && computes(instructions[first].act)) ++first;
+  return first;
+}
+
 } // namespace
 
 template <class Body>
@@ -67,17 +73,17 @@ bool Trainer::repeats_runs(PlayedStep const& played) const {
          m_config->faults.nan_step == 0 && !m_config->faults.has_pace() && may_start_graphs();
 }
 
-/// Those of a step, as often again because a new scale of the loss makes others of them, and those of a validation.
+/// Counts the runs of a step twice, because a new scale of the loss makes others of them, and those of a validation
+/// once.
 std::size_t Trainer::runs_to_remember() const {
   auto const runs_of = [](std::vector<Segment> const& segments) {
     Index runs = 0;
-    for (Segment const& segment : segments) {
-      bool continues = false;
-      for (Instruction const& one : segment.instructions) {
-        if (computes(one.act) && !continues) runs += segment.times;
-        continues = computes(one.act);
+    for (Segment const& segment : segments)
+      for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
+        if (!computes(segment.instructions[i].act)) continue;
+        runs += segment.times;
+        i = end_of_run(segment.instructions, i);
       }
-    }
     return static_cast<std::size_t>(runs);
   };
   auto const held_out = static_cast<std::size_t>(m_plan->held_out_micro_batches);
@@ -88,9 +94,9 @@ std::size_t Trainer::runs_to_remember() const {
 std::size_t Trainer::play_run(std::vector<Instruction> const& instructions, std::size_t first, Index time,
                               PlayedStep& played) {
   ComputedRun run{{}, played.mode, played.held_out};
-  std::size_t end = first;
-  for (; end < instructions.size() && computes(instructions[end].act); ++end) {
-    Instruction const one = later(instructions[end], time);
+  std::size_t const end = end_of_run(instructions, first);
+  for (std::size_t i = first; i < end; ++i) {
+    Instruction const one = later(instructions[i], time);
     note_begin(one, played);
     run.steps.push_back({one, m_loaded[static_cast<std::size_t>(one.micro_batch)]});
     note_end(one, played);

@@ -26,7 +26,7 @@ struct MachineChoices {
   std::map<std::string, std::string> algorithms = {}; ///< by key in algorithm_keys, in place of "measured"
 };
 
-/// Of the micro-batches of a training.
+/// The shape of a training's micro-batches.
 MicroBatchShape micro_batch_shape(RunConfig const& config);
 
 /// Options of the model with the provider that computes attention in this build.

@@ -58,8 +58,8 @@ std::string describe(MatrixRow const& row, Rank ranks);
 
 /// All configurations on a number of ranks (a power of two). Quick, with 8 micro-batches: in fp32 every value of every
 /// column but the last one at least once per strategy, and in mixed16 at least once over all strategies. What is
-/// computed again changes from row to row, unless `options` name it. `shares_memory`: with algorithms of shared memory,
-/// too.
+/// computed again changes from row to row, unless `options` name it. If `shares_memory`, there are rows with
+/// algorithms of shared memory, too.
 std::vector<MatrixRow> equivalence_matrix(Rank ranks, bool quick, bool shares_memory = true,
                                           GptOptions const& options = {});
 

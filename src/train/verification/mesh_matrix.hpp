@@ -14,7 +14,7 @@ namespace trainstone {
 /// there is every schedule, strategy, recomputation and delay, with 8 and 16 micro-batches in fp32 and mixed16. Other
 /// cuts come with every schedule and strategy. Buckets, overlap and algorithms change from row to row. Quick: one row
 /// for every number of stages, schedule and strategy. All else changes from row to row. `options` may name what is
-/// computed again. `shares_memory`: with algorithms of shared memory, too.
+/// computed again. If `shares_memory`, there are rows with algorithms of shared memory, too.
 std::vector<MatrixRow> mesh_matrix(Rank ranks, bool quick, bool shares_memory = true, GptOptions const& options = {});
 
 } // namespace trainstone
