@@ -109,7 +109,8 @@ OffloadMeasurement offload_of(ResolvedRun const& run) {
 }
 
 /// Collective. \throws Error (exit 69) if the training does not fit into memory
-PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement const& placement) {
+PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement const& placement,
+                       DeviceFindings const& found) {
   PartsOfDeck parts;
   Deck deck;
   ResolvedRun asked;
@@ -119,7 +120,7 @@ PartsOfDeck plan_parts(DeckInput const& input, RankContext& context, Placement c
     deck = read_deck(input);
     config = resolve(deck, communicator.size());
   });
-  use_chosen_buffers(communicator, config.comm.buffers, context.exec);
+  use_chosen_buffers(communicator, config.comm.buffers, context.exec, found);
   MachineChoices machine{.buffers = communicator.buffers()};
   std::int64_t const neighbours = ranks_beside(placement.machines, communicator.rank());
   collectively(communicator, [&] { asked = resolve_run(config, communicator.topology(), machine); });
@@ -204,7 +205,7 @@ int calibrate(CalibrateArguments const& arguments, RankContext& context) {
     if (first) require_writable(arguments.output);
   });
   std::optional<PartsOfDeck> parts;
-  if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement);
+  if (!arguments.deck.path.empty()) parts = plan_parts(arguments.deck, context, placement, found);
   communicator->use_buffers(buffers.messages, context.exec);
   communicator->use_neighbours_memory(found.neighbours.proved);
   options.shared_memory = buffers.shared_memory;

@@ -9,11 +9,16 @@ namespace trainstone {
 
 DeviceFindings use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec) {
   DeviceFindings found = prove_device_memory(communicator, exec);
+  use_chosen_buffers(communicator, name, exec, found);
+  return found;
+}
+
+void use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec,
+                        DeviceFindings const& found) {
   MessageBuffers buffers = MessageBuffers::host;
   collectively(communicator, [&] { buffers = choose_buffers(name, found.messages); });
   communicator.use_buffers(buffers, exec);
   communicator.use_neighbours_memory(found.neighbours.proved);
-  return found;
 }
 
 void require_neighbours_memory(RunConfig const& config, NeighbourMemory const& found) {

@@ -108,6 +108,9 @@ int report(ReportOptions const& options);
 /// kernels reach the memory of neighbours. Collective.
 /// \return what was found about devices \throws CollectiveError (exit 64) if these buffers are impossible
 DeviceFindings use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec);
+/// The same with what was found before.
+void use_chosen_buffers(Communicator& communicator, std::string const& name, ExecutionSpace const& exec,
+                        DeviceFindings const& found);
 /// \throws CollectiveError (exit 69) on all ranks if the configuration names an algorithm of shared memory, and kernels
 ///         do not reach the memory of neighbours
 void require_neighbours_memory(RunConfig const& config, NeighbourMemory const& found);

@@ -124,16 +124,12 @@ Rank parse_servers(std::string const& text, std::vector<Collective> const& chose
 }
 
 BuffersChoice parse_buffers(std::string const& text, Topology const& topology, DeviceFindings const& found) {
-  BuffersChoice choice = choose_measured_buffers(text, host_reaches_memory, found);
+  BuffersChoice const choice = choose_measured_buffers(text, host_reaches_memory, found);
   if (!choice.shared_memory || topology.nodes() == 1) return choice;
-  if (choice.name != "shared") { // a device's: the same buffers, in memory of a rank's own
-    choice.shared_memory = false;
-    return choice;
-  }
-  TRAINSTONE_REQUIRE_INPUT(text.empty(),
+  TRAINSTONE_REQUIRE_INPUT(text.empty() || choice.name != "shared",
                            "--buffers {}: these ranks are on {} nodes, which share no memory; use private", text,
                            topology.nodes());
-  return choose_measured_buffers("private", host_reaches_memory, found);
+  return own_buffers(choice.messages);
 }
 
 } // namespace

@@ -45,7 +45,7 @@ Problem problem_of(StateLayout const& layout, PlannedCollective const& planned, 
 bool is_legal(RunConfig config, StateLayout const& layout, AlgorithmKey const& key, PlannedCollective const& planned,
               Algorithm algorithm, bool reaches_neighbours) {
   config.comm = with_algorithm(config.comm, key.name, to_string(algorithm));
-  if (!reaches_neighbours && find_algorithm(key.collective, algorithm).uses_shared_memory()) return false;
+  if (!reaches_neighbours && find_neighbours_problem(config, "")) return false;
   if (find_network_problem(config) || find_buffers_problem(config) ||
       find_parallel_problem(config.parallel, config.comm, layout.mesh.data(), layout.rank_micro_batches))
     return false;

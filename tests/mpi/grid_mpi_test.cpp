@@ -52,7 +52,7 @@ std::string words_of(Grid const& grid) {
 } // namespace
 
 TEST_CASE("memory, FLOPs, bytes and messages of a grid of tensor ranks equal those planned", "[mpi][tensor][grid]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Recompute const again = GENERATE(Recompute::none, Recompute::full);
   std::vector<std::string> const algorithms{"auto", "tree", "whole_ring"};
@@ -79,7 +79,7 @@ TEST_CASE("memory, FLOPs, bytes and messages of a grid of tensor ranks equal tho
 
 TEST_CASE("ranks of a grid may add up in the memory of their node along one axis, not along two",
           "[mpi][tensor][grid]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   if (!world.reaches_neighbours()) return;
   for (Grid const& grid : grids_of(world.size())) {
     INFO(words_of(grid));
@@ -94,7 +94,7 @@ TEST_CASE("ranks of a grid may add up in the memory of their node along one axis
 
 TEST_CASE("a grid of tensor ranks stays within the bounds of fp32", "[mpi][reference][tensor][grid]") {
   std::string const name = GENERATE("gpt_even", "gpt_mesh");
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   Fixture const fixture = find_fixture(name);
   std::string losses = fixture.model.string();
   losses.replace(losses.find(".model.bin"), std::string::npos, ".losses.json");
@@ -120,7 +120,7 @@ TEST_CASE("a grid of tensor ranks stays within the bounds of fp32", "[mpi][refer
 }
 
 TEST_CASE("a grid trains as one rank does, and drops the same elements", "[mpi][tensor][grid]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   Recompute const again = GENERATE(Recompute::none, Recompute::full);
   AttentionKind const attention = GENERATE(AttentionKind::materialized, AttentionKind::flash);
   auto const held_out = [&](Communicator& ranks, Grid const& grid, double dropout) {

@@ -68,7 +68,7 @@ bool is_power_of_two(Rank ranks) { return std::has_single_bit(static_cast<unsign
 } // namespace
 
 TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned", "[mpi][tensor]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
   Recompute const again = GENERATE(Recompute::none, Recompute::full);
   bool const ordered = GENERATE(false, true);
@@ -103,7 +103,7 @@ TEST_CASE("memory, FLOPs, bytes and messages of tensor ranks equal those planned
 }
 
 TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mpi][tensor]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   if (!is_power_of_two(world.size())) return;
   Index const slices = GENERATE(2, 8), row_chunks = GENERATE(1, 2);
   RecipeName const recipe = GENERATE(RecipeName::fp32, RecipeName::mixed16);
@@ -143,7 +143,7 @@ TEST_CASE("tensor ranks end with the bits of one rank that has all slices", "[mp
 }
 
 TEST_CASE("gradients that overflow on one tensor rank skip the step on all ranks", "[mpi][tensor]") {
-  Communicator world = Communicator::world();
+  Communicator world = test::world();
   for (Shape const& shape : shapes_of(world.size(), 24, {Positions::on_all, Positions::shared})) {
     RunConfig config = tensor_config(shape, 2);
     config.model.vocab = 380; // no slice is padding alone, which has no gradient

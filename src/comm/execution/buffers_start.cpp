@@ -60,13 +60,12 @@ DeviceMessages prove_device_messages(Communicator const& communicator, Execution
 NeighbourMemory prove_neighbour_memory(Communicator const& communicator, ExecutionSpace const& exec) {
   if (!memory_export()) return {true, "the ranks of a node share pages of the host"};
   try {
-    for (Index const elements : {1, 257, 3 << 20}) {
-      for (Index const wrong : all_gather_values(communicator, Impl::wrong_in_parts(communicator, exec, elements)))
-        if (wrong > 0)
-          return {false, fmt::format("ranks of a node map each other's device memory, but {} of {} elements are wrong "
-                                     "there",
-                                     wrong, elements)};
-    }
+    constexpr Index elements = 3 << 20; // several granules
+    for (Index const wrong : all_gather_values(communicator, Impl::wrong_in_parts(communicator, exec, elements)))
+      if (wrong > 0)
+        return {false, fmt::format("ranks of a node map each other's device memory, but {} of {} elements are wrong "
+                                   "there",
+                                   wrong, elements)};
   } catch (CollectiveError const& error) {
     return {false, error.what()};
   }
@@ -78,8 +77,7 @@ DeviceFindings prove_device_memory(Communicator const& communicator, ExecutionSp
 }
 
 std::string describe_buffers(Communicator const& communicator) {
-  bool const maps = memory_export() && communicator.reaches_neighbours() &&
-                    communicator.topology().neighbours(communicator.rank()).size() > 1;
+  bool const maps = memory_export() && communicator.reaches_neighbours() && communicator.node_size() > 1;
   return fmt::format("{}{}", to_string(communicator.buffers()), maps ? ", node memory by IPC" : "");
 }
 

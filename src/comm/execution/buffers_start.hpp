@@ -42,7 +42,7 @@ struct NeighbourMemory {
 /// result is the same on all ranks. If kernels work on the host's pages, nothing is tried, and it is proved.
 NeighbourMemory prove_neighbour_memory(Communicator const& communicator, ExecutionSpace const& exec);
 
-/// Both.
+/// What both proofs have found.
 struct DeviceFindings {
   DeviceMessages messages;
   NeighbourMemory neighbours;

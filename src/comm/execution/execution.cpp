@@ -238,8 +238,8 @@ bool Execution::kernels_have_ended(Wait wait) {
   return true;
 }
 
-/// It is the host that looks at kernels and at flags: ranks may take turns on one device, where a kernel that waited
-/// for another rank's kernel would keep it away. Devices that reach each other could wait in kernels here.
+/// It is the host that looks at kernels and at flags. A kernel that waited for another rank's kernel could wait for
+/// ever: ranks may take turns on one device, and each begins collectives in the order in which its data gets ready.
 bool Execution::come_to_barrier(Wait wait) {
   if (m_arrived) return true;
   if (!kernels_have_ended(wait)) return false;

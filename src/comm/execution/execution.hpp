@@ -3,10 +3,10 @@
 // The executor: runs one rank's schedule on MPI point-to-point messages and, where a schedule asks for it, on memory
 // that the ranks of a node share. Owns the requests; the buffers are the caller's. Promises: all receives and sends of
 // a round are posted together, receives first, after the earlier kernels of this exec instance have ended; a rank comes
-// to a barrier of its node, and ends with what neighbours wait for, when its kernels before have ended; only wait()
-// waits for kernels; a message's length is checked before it becomes an int. Where the communicator's messages are
-// staged (comm/schedule/message_buffers.hpp), MPI is given copies of them in pinned memory, and copies, messages and
-// kernels overlap. Counts messages, bytes and reductions where they start.
+// to a barrier of its node when its earlier kernels have ended; it gives its ticket back when its last ones have; only
+// wait() waits for kernels; a message's length is checked before it becomes an int. Where the communicator's messages
+// are staged (comm/schedule/message_buffers.hpp), MPI is given copies of them in pinned memory, and copies, messages
+// and kernels overlap. Counts messages, bytes and reductions where they start.
 
 #include "comm/execution/buffers.hpp"
 #include "comm/execution/communicator.hpp"

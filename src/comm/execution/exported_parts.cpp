@@ -13,7 +13,7 @@ ExportedParts::ExportedParts(MemoryExport const& calls, Communicator const& comm
   try {
     on_all_ranks(communicator, fmt::format("export {} bytes for {}", bytes, label), [&] {
       m_own = m_calls.allocate(bytes);
-      if (communicator.topology().neighbours(communicator.rank()).size() > 1) mine = m_calls.handle(m_own);
+      if (communicator.node_size() > 1) mine = m_calls.handle(m_own);
     });
     std::vector<MemoryExport::Handle> const handles = all_gather_values(communicator, mine);
     on_all_ranks(communicator, fmt::format("map its neighbours' memory for {}", label),

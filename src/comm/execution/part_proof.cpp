@@ -6,7 +6,9 @@
 
 namespace trainstone::Impl {
 
-Index wrong_in_parts(Communicator const& communicator, ExecutionSpace const& exec, Index elements) {
+namespace {
+
+Index wrong_in_segment(Communicator const& communicator, ExecutionSpace const& exec, Index elements) {
   std::vector<Rank> const& neighbours = communicator.topology().neighbours(communicator.rank());
   std::uint64_t const block = memory_footprint(static_cast<std::uint64_t>(elements) * sizeof(std::uint32_t));
   MemoryLedger ledger; // the run has not allocated yet
@@ -30,6 +32,15 @@ Index wrong_in_parts(Communicator const& communicator, ExecutionSpace const& exe
           count_wrong(exec, turn == in_writers ? place(n, me) : place(me, n), neighbours[n], communicator.rank(), turn);
     barrier(communicator); // nobody writes the next turn's before
   }
+  return wrong;
+}
+
+} // namespace
+
+Index wrong_in_parts(Communicator const& communicator, ExecutionSpace const& exec, Index elements) {
+  Index const wrong = wrong_in_segment(communicator, exec, elements);
+  barrier(communicator); // the segment has ended on all ranks
+  SharedSegment::free_what_all_left();
   return wrong;
 }
 

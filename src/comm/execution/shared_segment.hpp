@@ -30,8 +30,10 @@ public:
   SharedSegment(SharedSegment&&) noexcept;
   SharedSegment& operator=(SharedSegment&&) = delete;
   /// Kernels that use the parts must have ended. Waits for nobody: device memory that neighbours still have mapped goes
-  /// when a later segment begins or ends.
+  /// when a later segment begins or ends, or by free_what_all_left().
   ~SharedSegment();
+  /// Frees this process's device memory of segments that have ended on all ranks of their nodes. Waits for nobody.
+  static void free_what_all_left();
 
   /// This rank's part; aligned to a page, on devices to 256 bytes.
   Vector<std::byte> bytes() const;
@@ -74,7 +76,6 @@ public:
 private:
   struct State;
   static std::vector<std::unique_ptr<State>>& left_states();
-  static void free_what_all_left();
 
   std::unique_ptr<State> m_state;
 };
