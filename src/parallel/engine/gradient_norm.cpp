@@ -14,7 +14,7 @@ GradientNorm::GradientNorm(ExecutionSpace const& exec, MeshCommunicators& commun
     : m_exec(exec),
       m_layout(&layout),
       m_block_sums(buffers.vector<double>("norm block sums", layout.elements() / norm_block)),
-      m_blocks_of_group(buffers.vector<double>("norm blocks of a group", layout.largest_group() / norm_block)),
+      m_blocks_of_group(buffers.vector<double>("norm blocks of a group", layout.collected_norm_blocks())),
       m_section_sums(buffers.vector<double>("norm section sums", layout.sections())) {
   for (Axis const axis : model_axes)
     if (layout.mesh.size(axis) > 1) m_sharers.push_back(&communicators.of(axis));

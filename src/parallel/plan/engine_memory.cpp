@@ -115,7 +115,7 @@ std::vector<PlannedTensor> engine_buffers(ShardPlan const& plan) {
   for (Index i = 0; i < gathers.in_flight(); ++i)
     tensors.push_back(planned(layout.types.parameters, "gather scratch", of_gather));
   tensors.push_back(planned<double>("norm block sums", layout.elements() / norm_block));
-  tensors.push_back(planned<double>("norm blocks of a group", layout.largest_group() / norm_block));
+  tensors.push_back(planned<double>("norm blocks of a group", layout.collected_norm_blocks()));
   tensors.push_back(planned<double>("norm section sums", layout.sections()));
   for (auto const& [exchange, one] : plan.tensor.exchanges)
     for (Index chunk = 0; chunk < one.chunks; ++chunk)

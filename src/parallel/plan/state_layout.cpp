@@ -7,8 +7,6 @@
 
 namespace trainstone {
 
-Index StateLayout::largest_group() const { return std::ranges::max(groups, {}, &ParameterGroup::padded).padded; }
-
 Index StateLayout::largest_unit() const { return std::ranges::max(units, {}, &ParameterUnit::padded).padded; }
 
 Index StateLayout::sections() const {
@@ -35,6 +33,11 @@ Index StateLayout::share_begin(Index group, bool shares_alone) const {
 
 Index StateLayout::norm_blocks_begin(Index group, Rank owner) const {
   return (ownership.members_shares().range(owner).begin + ownership.offset(group, owner)) / norm_block;
+}
+
+Index StateLayout::collected_norm_blocks() const {
+  if (ownership.owners() == 1) return 0;
+  return std::ranges::max(groups, {}, &ParameterGroup::padded).padded / norm_block;
 }
 
 Index StateLayout::micro_batch(Index own, Rank of, Index each) const {

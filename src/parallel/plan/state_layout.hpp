@@ -46,7 +46,6 @@ struct StateLayout {
 
   Index sections() const; ///< of this rank's groups
   Index elements() const { return groups.back().offset + groups.back().padded; }
-  Index largest_group() const;
   Index largest_unit() const;
   /// The group that is the token table. \throws Error if this stage has no token table
   Index table_group() const;
@@ -84,6 +83,8 @@ struct StateLayout {
   /// Where the norm's block sums of an owner's share of a group begin among all block sums. These are ordered by
   /// member, then by group.
   Index norm_blocks_begin(Index group, Rank owner) const;
+  /// Block sums of the largest group, if several ranks have some of them and one brings them together. Else 0.
+  Index collected_norm_blocks() const;
 
   /// Of a step, over all ranks.
   Index micro_batches() const { return rank_micro_batches * mesh.data(); }
