@@ -5,18 +5,17 @@ runs parts in their order. A Runner starts their programs, ends them when the pa
 knows neither what is measured nor how a page looks.
 """
 import json
-import os
 import pathlib
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from typing import Callable, NamedTuple
 
 from lib.program import USAGE, set_options
+from lib.sessions import inherited, session
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PASSED, FAILED, OUT_OF_TIME, NOT_POSSIBLE = "passed", "failed", "out of time", "not possible"
@@ -91,16 +90,6 @@ def tables_of(part, runner):
         yield Table(part.name, [], FAILED, f"{type(problem).__name__}: {problem}")
 
 
-def end_session(process):
-    """It and all that it has started: the launcher first, which then ends the ranks."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.communicate(timeout=5)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
-
-
 def refused(ended):
     """The program itself says that this cannot be: that is no failure of it."""
     return ended.code == USAGE
@@ -129,7 +118,7 @@ class Runner:
     def path(self, name):
         return pathlib.Path(self.arguments.build) / name
 
-    def run(self, command, ranks=1, limit=None, is_question=False, **environment):
+    def run(self, command, ranks=1, limit=None, is_question=False, **variables):
         """Never raises for what the command does; out of time also where none is left to start it.
         \\param is_question  the log leaves it out"""
         seconds = min(self.left(), limit or float("inf"))
@@ -140,13 +129,12 @@ class Runner:
         command = [*map(str, command)]
         start = time.monotonic()
         try:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                       errors="replace", env={**os.environ, **environment}, start_new_session=True)
-            text, errors = process.communicate(timeout=seconds)
-            reason = "" if process.returncode == 0 else last_line(text + errors)
-            ended = Ended(PASSED if process.returncode == 0 else FAILED, text, errors, process.returncode, reason)
+            with session(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         errors="replace", env={**inherited(), **variables}) as leader:
+                text, errors = leader.communicate(timeout=seconds)
+            reason = "" if leader.returncode == 0 else last_line(text + errors)
+            ended = Ended(PASSED if leader.returncode == 0 else FAILED, text, errors, leader.returncode, reason)
         except subprocess.TimeoutExpired:
-            end_session(process)
             ended = Ended(OUT_OF_TIME)
         except OSError as error:  # no such program, or launcher
             ended = Ended(FAILED, errors=str(error), reason=str(error))

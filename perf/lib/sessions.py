@@ -50,10 +50,14 @@ def leave_after_signal():
         raise SystemExit(128 + _signals[0])
 
 
+def inherited():
+    """This process's environment without overrides of the deck."""
+    return {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
+
+
 def environment(threads, **more):
-    """Of a run: this process's without overrides of the deck, with so many threads of a rank."""
-    ours = {name: value for name, value in os.environ.items() if name != "TRAINSTONE_SET"}
-    return {**ours, "OMP_NUM_THREADS": str(threads), "KOKKOS_DISABLE_WARNINGS": "1", "UCX_MEM_EVENTS": "n", **more}
+    """Of a run: what it inherits, with so many threads of a rank."""
+    return {**inherited(), "OMP_NUM_THREADS": str(threads), "KOKKOS_DISABLE_WARNINGS": "1", "UCX_MEM_EVENTS": "n", **more}
 
 
 def run_ranks(mpiexec, ranks, command, folder, patience, variables):

@@ -8,6 +8,8 @@ import io
 import json
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -172,6 +174,28 @@ class Time(WithRunner):
             for _ in range(100):
                 os.kill(int(child.read_text()), 0)
                 time.sleep(0.05)
+
+    def test_a_signal_ends_the_report_and_what_it_runs(self):
+        child = self.folder / "child"
+        self.write("trainstone", f'#!/bin/sh\n[ "$1" = --version ] && exit 0\necho $$ > {child}.new\nmv {child}.new {child}\n'
+                                 'exec sleep 60\n')
+        report = subprocess.Popen([sys.executable, PERF / "device/device_report", "--build", self.folder, "--parts", "matrix",
+                                   "--out", self.folder / "report", "--mpiexec", self.folder / "launcher"],
+                                  stdout=subprocess.DEVNULL)
+        for _ in range(600):
+            if child.exists():
+                break
+            time.sleep(0.05)
+        report.send_signal(signal.SIGINT)
+        self.assertEqual(report.wait(30), 128 + signal.SIGINT)
+        with self.assertRaises(ProcessLookupError):
+            for _ in range(100):
+                os.kill(int(child.read_text()), 0)
+                time.sleep(0.05)
+
+    def test_programs_see_no_overrides_of_decks(self):
+        self.set("TRAINSTONE_SET", "data.steps=1")
+        self.assertEqual(self.runner.run(["sh", "-c", "echo ${TRAINSTONE_SET-none}"]).text, "none\n")
 
     def test_outcomes_of_what_consists_of_several(self):
         for outcomes, expected in (((PASSED, OUT_OF_TIME, FAILED), FAILED), ((PASSED, OUT_OF_TIME), OUT_OF_TIME),
