@@ -3,6 +3,7 @@
 # They are searched beside the CUDA toolkit, as NVIDIA's archives have them, and below CMAKE_PREFIX_PATH, also as Python's
 # packages lie there: pip install --target PREFIX nvidia-cudnn-frontend nvidia-cudnn-cu13.
 
+include(${CMAKE_CURRENT_LIST_DIR}/version_in.cmake)
 find_package(CUDAToolkit REQUIRED)
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include nvidia/cudnn/include)
 # NAMES_PER_DIR: a package of Python's has no libcudnn.so, and is looked for where its headers are all the same.
@@ -10,20 +11,6 @@ find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${CUDNN
              PATH_SUFFIXES lib lib64 nvidia/cudnn/lib)
 find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY CUDNN_FRONTEND_INCLUDE_DIR)
-
-# "9.19.0" from lines such as "#define CUDNN_MAJOR 9"; empty if the file is not there.
-function(trainstone_version_in file prefix suffix result)
-  set(version "")
-  if(EXISTS ${file})
-    file(READ ${file} text)
-    foreach(part MAJOR MINOR PATCH)
-      string(REGEX MATCH "#define ${prefix}_${part}[A-Z]*${suffix} +([0-9]+)" line "${text}")
-      list(APPEND version "${CMAKE_MATCH_1}")
-    endforeach()
-    list(JOIN version "." version)
-  endif()
-  set(${result} "${version}" PARENT_SCOPE)
-endfunction()
 
 trainstone_version_in("${CUDNN_INCLUDE_DIR}/cudnn_version.h" CUDNN "" cudnn_version)
 trainstone_version_in("${CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h" CUDNN_FRONTEND _VERSION frontend_version)

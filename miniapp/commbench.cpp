@@ -1,11 +1,12 @@
-// trainstone commbench: every collective by every algorithm, ours and MPI's, measured against each other, checked and
-// predicted.
+// trainstone commbench: every collective by every algorithm, ours and those of libraries, measured against each other,
+// checked and predicted.
 
 #include "commbench.hpp"
 
 #include "comm/measurement/calibration.hpp"
 #include "comm/measurement/measured_memory.hpp"
 #include "comm/measurement/mpi_settings.hpp"
+#include "comm/measurement/nccl_collective.hpp"
 #include "commbench_plan.hpp"
 #include "core/atomic_file.hpp"
 #include "git_version.hpp"
@@ -15,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -25,6 +27,24 @@
 namespace trainstone {
 
 namespace {
+
+/// NCCL's communicator, if this build has NCCL and it is to be measured.
+struct JoinedNccl {
+  std::optional<NcclCommunicator> communicator = {};
+  std::string problem = {}; ///< why there is none; empty: nobody has asked
+};
+
+/// Collective. \param[in] communicator  with its real nodes \throws CollectiveError if NCCL was named and cannot be
+JoinedNccl join_nccl(CommbenchOptions const& options, Communicator const& communicator) {
+  bool const named = std::ranges::find(options.algorithms, "nccl") != options.algorithms.end();
+  if (!nccl_calls() || !(named || options.algorithms.empty())) return {};
+  try {
+    return {.communicator = NcclCommunicator(communicator)};
+  } catch (CollectiveError const& error) {
+    if (named) throw;
+    return {.problem = error.what()};
+  }
+}
 
 CommbenchHeader make_header(CommbenchOptions const& options, Communicator const& communicator, RankContext& context,
                             bool emulated, std::string const& machine) {
@@ -113,7 +133,7 @@ private:
 
 /// \param[in] keep  called whenever the table has grown
 void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator& communicator, RankContext& context,
-             Table& table, std::function<void()> const& keep) {
+             NcclCommunicator const* nccl, Table& table, std::function<void()> const& keep) {
   MemoryLedger ledger;
   MeasuredMemory const memory(context.exec, communicator, ledger, "commbench",
                               plan.bytes(communicator.buffers(), communicator.rank()), options.buffers.shared_memory);
@@ -123,6 +143,7 @@ void measure(CommbenchOptions const& options, CommbenchPlan& plan, Communicator&
   how.timing.samples = options.samples;
   how.check = options.check;
   how.fresh = options.fresh;
+  how.nccl = nccl;
   for (std::size_t i = 0; i < plan.contests.size(); ++i) {
     PlannedContest& contest = plan.contests[i];
     auto const same_table = [&](PlannedContest const& other) {
@@ -154,9 +175,13 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
     nodes = emulated_nodes(arguments.emulated_nodes);
     communicator.emplace(Communicator::world(nodes));
     options = check_commbench(arguments, communicator->topology(), found);
-    plan = plan_commbench(options, communicator->topology());
     if (first && !options.json_file.empty()) require_writable(options.json_file);
   });
+  JoinedNccl const nccl = join_nccl(options, context.communicator);
+  NcclCommunicator const* const joined = nccl.communicator ? &*nccl.communicator : nullptr;
+  collectively(context.communicator,
+               [&] { plan = plan_commbench(options, communicator->topology(), joined != nullptr); });
+  if (!nccl.problem.empty()) plan.left_out.push_back(nccl.problem);
   communicator->use_buffers(options.buffers.messages, context.exec);
   communicator->use_neighbours_memory(options.buffers.shared_memory);
   if (options.check_order) communicator->check_order(OrderCheck::yes);
@@ -165,7 +190,8 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
       read_or_calibrate(options.machine_file, options.buffers, options.sizes.back(), *communicator, context, machine);
   predict_contests(plan, machine.model());
 
-  CommbenchHeader const header = make_header(options, *communicator, context, nodes > 0, source);
+  CommbenchHeader header = make_header(options, *communicator, context, nodes > 0, source);
+  if (joined) header.nccl = nccl_calls()->version();
   Table table(options, first);
   table.print(commbench_header_lines(header));
   Drift const before = drift(context.exec, *communicator, machine, options.buffers.shared_memory);
@@ -178,7 +204,7 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
       write_file_in_folder(options.json_file, commbench_json(header, before, after, table.rows()));
     });
   };
-  measure(options, plan, *communicator, context, table, [&] { keep({}); });
+  measure(options, plan, *communicator, context, joined, table, [&] { keep({}); });
   Drift const after = drift(context.exec, *communicator, machine, options.buffers.shared_memory);
   table.print(drift_lines("after", after));
   bool right = true;

@@ -36,7 +36,7 @@ struct CommbenchArguments {
   std::string root = "0";
   std::string servers = "1";
   std::string collectives; ///< empty: all that there are
-  std::string algorithms;  ///< empty: all that apply, auto and mpi
+  std::string algorithms;  ///< empty: all that apply, auto, mpi and nccl
   std::string buffers;     ///< empty: the first of buffers_choices(), but not shared on several nodes
   std::string emulated_nodes = "0";
   std::string machine_file;
@@ -71,7 +71,7 @@ struct SimulateOptions {
 struct CommbenchOptions {
   std::vector<std::uint64_t> sizes; ///< bytes, ascending
   std::vector<Collective> collectives;
-  std::vector<std::string> algorithms; ///< as in SimulateOptions; "auto" and "mpi" may be among them
+  std::vector<std::string> algorithms; ///< as in SimulateOptions; "auto", "mpi" and "nccl" may be among them
   std::vector<ElementType> types;
   Operation operation = Operation::sum;
   Rank root = 0;

@@ -4,6 +4,7 @@
 
 #include "comm/algorithms/registry.hpp"
 #include "comm/execution/buffers.hpp"
+#include "comm/measurement/nccl_collective.hpp"
 #include "comm/schedule/topology.hpp"
 #include "deck/size_argument.hpp"
 
@@ -161,7 +162,9 @@ CommbenchOptions check_commbench(CommbenchArguments const& arguments, Topology c
   options.sizes = parse_sizes(arguments, std::ranges::max(options.types | std::views::transform(size_of)));
   options.operation = parse_operation(arguments.operation);
   options.collectives = parse_collectives(arguments.collectives, ranks);
-  options.algorithms = parse_algorithms(arguments.algorithms, options.collectives, {"auto", "mpi"});
+  std::vector<std::string> further{"auto", "mpi"};
+  if (nccl_calls()) further.emplace_back("nccl");
+  options.algorithms = parse_algorithms(arguments.algorithms, options.collectives, further);
   options.root = parse_rank("-r", arguments.root, ranks);
   options.servers = parse_servers(arguments.servers, options.collectives, ranks);
   options.buffers = parse_buffers(arguments.buffers, topology, found);
@@ -240,7 +243,8 @@ void describe_commbench(CLI::App& command, CommbenchArguments& arguments) {
   add("--servers", arguments.servers, "number of parameter servers of server_push and server_pull");
   add("--collectives", arguments.collectives, "all_reduce,...; default: all");
   add("--algorithms", arguments.algorithms,
-      "ring,mpi,auto,...; default: all that apply. auto: the fastest of the algorithms with close predictions");
+      "ring,mpi,auto,...; default: all that apply. auto: the fastest of the algorithms with close predictions;\n"
+      "mpi: MPI's own collectives; nccl: NCCL's own, in builds that have found it");
   add("--buffers", arguments.buffers,
       std::string(buffers_help) +
           "default: shared on one node, private on several nodes; on devices: device if a proof succeeds, else staged");

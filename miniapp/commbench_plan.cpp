@@ -13,12 +13,13 @@ namespace {
 
 constexpr char const* automatic = "auto";
 constexpr char const* library = "mpi";
+constexpr char const* nccl_library = "nccl";
 
-/// The lines of the table for one problem, in the registry's order, then auto, then mpi.
+/// The lines of the table for one problem, in the registry's order, then auto, then mpi, then nccl.
 class RowPicker {
 public:
-  RowPicker(CommbenchOptions const& options, std::vector<std::string>& left_out)
-      : m_options(options), m_left_out(left_out) {}
+  RowPicker(CommbenchOptions const& options, bool nccl, std::vector<std::string>& left_out)
+      : m_options(options), m_nccl(nccl), m_left_out(left_out) {}
 
   std::vector<PlannedRow> rows(Problem const& problem, ElementType type) {
     std::vector<PlannedRow> rows;
@@ -28,14 +29,13 @@ public:
         rows.push_back({.contestant = {.algorithm = algorithm}, .algorithm = name});
     }
     if (is_wanted(automatic)) rows.push_back({.algorithm = automatic});
-    if (is_wanted(library)) {
-      std::string const reason = mpi_refusal(problem, type);
-      if (!reason.empty()) leave_out(reason);
-      for (MpiForm const form : reason.empty() ? mpi_forms(problem) : std::vector<MpiForm>{})
+    if (is_measured(library, mpi_refusal(problem, type)))
+      for (MpiForm const form : mpi_forms(problem))
         rows.push_back({.contestant = {.algorithm = {}, .form = form},
                         .algorithm = library,
                         .picked = std::string(to_string(form))});
-    }
+    if (m_nccl && is_measured(nccl_library, nccl_refusal(problem)))
+      rows.push_back({.contestant = {.algorithm = {}, .library = CollectiveLibrary::nccl}, .algorithm = nccl_library});
     return rows;
   }
 
@@ -51,11 +51,18 @@ private:
     if (!reason.empty()) leave_out(reason);
     return reason.empty();
   }
+  /// Of libraries: they are left out of what they cannot do, named or not.
+  bool is_measured(std::string const& name, std::string const& reason) {
+    if (!is_wanted(name)) return false;
+    if (!reason.empty()) leave_out(reason);
+    return reason.empty();
+  }
   void leave_out(std::string const& reason) {
     if (std::ranges::find(m_left_out, reason) == m_left_out.end()) m_left_out.push_back(reason);
   }
 
   CommbenchOptions const& m_options;
+  bool m_nccl;
   std::vector<std::string>& m_left_out;
 };
 
@@ -89,9 +96,9 @@ MeasuredBytes CommbenchPlan::bytes(MessageBuffers buffers, Rank rank) const {
   return all;
 }
 
-CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology) {
+CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology, bool nccl) {
   CommbenchPlan plan;
-  RowPicker picker(options, plan.left_out);
+  RowPicker picker(options, nccl, plan.left_out);
   for (Collective const collective : options.collectives) {
     bool const without_data = !has_data(collective);
     for (ElementType const type : options.types) {
@@ -115,7 +122,7 @@ void predict_contests(CommbenchPlan& plan, MachineModel const& machine) {
   for (PlannedContest& contest : plan.contests) {
     std::size_t const element = size_of(contest.type);
     for (PlannedRow& row : contest.rows) {
-      if (row.algorithm == library) continue;
+      if (row.algorithm == library || row.algorithm == nccl_library) continue;
       if (row.algorithm == automatic) {
         row.candidates = close_candidates(contest.problem, element, machine);
         row.pick(row.candidates.front());

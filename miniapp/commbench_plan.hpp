@@ -17,7 +17,7 @@ namespace trainstone {
 /// One line of the table.
 struct PlannedRow {
   Contestant contestant = {};
-  std::string algorithm;   ///< "ring", "auto", "mpi"; there is a row for every form of MPI's own
+  std::string algorithm;   ///< "ring", "auto", "mpi", "nccl"; there is a row for every form of MPI's own
   std::string picked = {}; ///< what auto runs; the form of MPI's own
   std::optional<double> predicted_seconds = {};
   std::vector<PricedAlgorithm> candidates = {}; ///< of auto
@@ -46,8 +46,9 @@ struct CommbenchPlan {
 };
 
 /// Makes the plan without predictions and choices.
+/// \param[in] nccl  whether there is a communicator of NCCL
 /// \throws InputError if an algorithm that was named refuses a collective that has it
-CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology);
+CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology, bool nccl);
 
 /// Fills in predictions and choices. `auto` runs the algorithm with the least predicted time, until a measurement
 /// decides between its candidates.

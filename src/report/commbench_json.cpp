@@ -24,6 +24,7 @@ Json header_json(CommbenchHeader const& header) {
   for (auto const& [name, value] : header.mpi_settings) settings[name] = value;
   return {{"version", header.version},
           {"mpi", header.mpi},
+          {"nccl", header.nccl.empty() ? Json(nullptr) : Json(header.nccl)},
           {"thread_level", header.thread_level},
           {"mpi_settings", settings},
           {"transports", header.transports},

@@ -132,9 +132,11 @@ std::string commbench_header_lines(CommbenchHeader const& header) {
                      "# predictions: {}\n"
                      "# choices: {}\n"
                      "# times: {}\n",
-                     header.version, header.kokkos, header.mpi, header.thread_level, header.cpu, header.ranks,
-                     header.ranks == 1 ? "" : "s", header.nodes, header.emulated_nodes ? " emulated" : "",
-                     header.nodes == 1 ? "" : "s", header.buffers, settings.empty() ? " none set" : settings,
+                     header.version, header.kokkos,
+                     header.nccl.empty() ? header.mpi : fmt::format("{}, NCCL {}", header.mpi, header.nccl),
+                     header.thread_level, header.cpu, header.ranks, header.ranks == 1 ? "" : "s", header.nodes,
+                     header.emulated_nodes ? " emulated" : "", header.nodes == 1 ? "" : "s", header.buffers,
+                     settings.empty() ? " none set" : settings,
                      header.transports.empty() ? "none seen" : fmt::format("{}", fmt::join(header.transports, " ")),
                      header.machine, header.choice, header.timing);
 }

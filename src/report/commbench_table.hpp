@@ -19,6 +19,7 @@ namespace trainstone {
 struct CommbenchHeader {
   std::string version; ///< "0.1.0 git 1a2b3c4d"
   std::string mpi;     ///< "MPICH 5.0.2"
+  std::string nccl;    ///< "2.28.9"; empty: not measured
   std::string thread_level;
   std::vector<std::pair<std::string, std::string>> mpi_settings; ///< control variables that are set
   std::vector<std::string> transports;                           ///< libraries of them that MPI has loaded
@@ -46,7 +47,7 @@ struct CommbenchRow {
   std::string type;
   std::string operation; ///< "none" where nothing is added up
   std::int64_t root = -1;
-  std::string algorithm; ///< "ring", "auto", "mpi"
+  std::string algorithm; ///< "ring", "auto", "mpi", "nccl"
   std::string picked;    ///< of auto: what it runs; of mpi: "in place", "two buffers"
   std::uint64_t bytes = 0;
   std::int64_t count = 0;

@@ -280,6 +280,8 @@ class Refusals(RefusalTest):
         cases = {
             "unknown collective": refused("no collective \"all_redduce\"; there is: all_reduce, reduce_scatter",
                                           flags=["--collectives", "all_redduce"]),
+            "NCCL where a build has none": refused("no algorithm \"nccl\" of all_reduce; there is: naive,", "auto, mpi",
+                                                   flags=["--collectives=all_reduce", "--algorithms=nccl"]),
             "unknown algorithm": refused("no algorithm \"rign\" of all_reduce; there is: naive,", "auto, mpi",
                                          flags=["--collectives=all_reduce", "--algorithms=ring,rign"]),
             "algorithm of another collective": refused("no algorithm \"pairwise\" of all_reduce",

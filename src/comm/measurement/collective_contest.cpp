@@ -38,12 +38,13 @@ template <class T>
 class Contest {
 public:
   Contest(ExecutionSpace const& exec, Communicator& communicator, Problem const& problem, Operation operation,
-          MeasuredBuffers const& memory)
+          MeasuredBuffers const& memory, NcclCommunicator const* nccl)
       : m_exec(exec),
         m_communicator(communicator),
         m_problem(problem),
         m_operation(operation),
         m_memory(memory),
+        m_nccl(nccl),
         m_data(cut<T>(memory.data, problem.elements(), "data")) {}
 
   /// What is timed, and what is checked: the result of MPI's own is brought to where it is looked for.
@@ -53,25 +54,8 @@ public:
   };
 
   Calls calls_of(Contestant const& contestant) const {
-    if (!contestant.algorithm) {
-      Index const apart = mpi_scratch_elements(m_problem, m_communicator.rank(), contestant.form);
-      auto const mpi = std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data,
-                                                       cut<T>(m_memory.scratch, apart, "scratch"), m_memory.staging,
-                                                       contestant.form);
-      return {{[mpi] { mpi->run_as_users_do(); }, read_call(m_exec, mpi->users_result())}, [mpi] { mpi->run(); }};
-    }
-    Schedule schedule =
-        make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
-    Vector<T> const scratch = cut<T>(m_memory.scratch, schedule.scratch_elements, "scratch");
-    auto const execution =
-        std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data, scratch,
-                                    ExecutionOptions{.segment = m_memory.segment, .staging = m_memory.staging});
-    TimedCall const call = [execution, exec = m_exec,
-                            label = std::string("trainstone::comm::contest: the clock is read")] {
-      execution->run();
-      wait_for_kernels(exec, label);
-    };
-    return {{call, reading()}, call};
+    if (contestant.algorithm) return enqueued_call(our_call(contestant));
+    return contestant.library == CollectiveLibrary::mpi ? calls_of_mpi(contestant.form) : enqueued_call(nccl_call());
   }
 
   /// Wrong elements of all ranks after one call.
@@ -116,11 +100,45 @@ public:
   }
 
 private:
+  Calls calls_of_mpi(MpiForm form) const {
+    Index const apart = mpi_scratch_elements(m_problem, m_communicator.rank(), form);
+    auto const mpi =
+        std::make_shared<MpiCollective>(m_exec, m_communicator, m_problem, m_operation, m_data,
+                                        cut<T>(m_memory.scratch, apart, "scratch"), m_memory.staging, form);
+    return {{[mpi] { mpi->run_as_users_do(); }, read_call(m_exec, mpi->users_result())}, [mpi] { mpi->run(); }};
+  }
+
+  TimedCall our_call(Contestant const& contestant) const {
+    Schedule schedule =
+        make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
+    Vector<T> const scratch = cut<T>(m_memory.scratch, schedule.scratch_elements, "scratch");
+    auto const execution =
+        std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data, scratch,
+                                    ExecutionOptions{.segment = m_memory.segment, .staging = m_memory.staging});
+    return [execution] { execution->run(); };
+  }
+
+  TimedCall nccl_call() const {
+    TRAINSTONE_REQUIRE(m_nccl, "NCCL is to be measured, and there is no communicator of NCCL");
+    return [this] { m_nccl->start(m_exec, m_problem, m_operation, m_data); };
+  }
+
+  /// Of a call whose kernels may still be under way when it returns, with the result in the data.
+  Calls enqueued_call(TimedCall start) const {
+    TimedCall const call = [start = std::move(start), exec = m_exec,
+                            label = std::string("trainstone::comm::contest: the clock is read")] {
+      start();
+      wait_for_kernels(exec, label);
+    };
+    return {{call, reading()}, call};
+  }
+
   ExecutionSpace m_exec;
   Communicator& m_communicator;
   Problem const& m_problem;
   Operation m_operation;
   MeasuredBuffers m_memory;
+  NcclCommunicator const* m_nccl;
   Vector<T> m_data;
 };
 
@@ -152,6 +170,7 @@ std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communic
 } // namespace
 
 std::string to_string(Contestant const& contestant) {
+  if (!contestant.algorithm && contestant.library == CollectiveLibrary::nccl) return "nccl";
   if (!contestant.algorithm) return contestant.form == MpiForm::in_place ? "mpi" : "mpi/two_buffers";
   std::string const name(to_string(*contestant.algorithm));
   return contestant.segment > 0 ? fmt::format("{}/{}", name, contestant.segment) : name;
@@ -163,6 +182,7 @@ MeasuredBytes contest_bytes(MessageBuffers buffers, Problem const& problem, Rank
   auto const bytes = [element](Index elements) { return static_cast<std::uint64_t>(elements) * element; };
   MeasuredBytes needed{.data = bytes(problem.elements())};
   for (Contestant const& contestant : contestants) {
+    if (!contestant.algorithm && contestant.library == CollectiveLibrary::nccl) continue; // it has memory of its own
     if (!contestant.algorithm) {
       needed.include({.scratch = bytes(mpi_scratch_elements(problem, rank, contestant.form)),
                       .staging = mpi_staging_bytes(buffers, problem, rank, element, contestant.form)});
@@ -181,7 +201,8 @@ std::vector<ContestResult> run_contest(ExecutionSpace const& exec, Communicator&
   if (options.check) truth.emplace(problem, operation, type);
   ExactData const* const wanted = truth ? &*truth : nullptr;
   auto const run_as = [&]<class T>(T) {
-    return run(Contest<T>(exec, communicator, problem, operation, memory), communicator, wanted, contestants, options);
+    return run(Contest<T>(exec, communicator, problem, operation, memory, options.nccl), communicator, wanted,
+               contestants, options);
   };
   switch (type) {
   case ElementType::float32: return run_as(float{});

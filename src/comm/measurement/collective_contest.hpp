@@ -1,12 +1,14 @@
 #pragma once
 
-// One collective at one size, several ways: our algorithms and MPI's own on the same data. Owns the contestants while
-// they run. Promises: every contestant's result is checked before and after the timing, element by element (by ==); all
-// run in the same memory, ours fenced at the end. What is done with a wrong result is the caller's business.
+// One collective at one size, several ways: our algorithms and those of libraries on the same data. Owns the
+// contestants while they run. Promises: every contestant's result is checked before and after the timing, element by
+// element (by ==); all run in the same memory, ours fenced at the end. What is done with a wrong result is the caller's
+// business.
 
 #include "comm/measurement/collective_timing.hpp"
 #include "comm/measurement/measured_memory.hpp"
 #include "comm/measurement/mpi_collective.hpp"
+#include "comm/measurement/nccl_collective.hpp"
 #include "comm/schedule/element.hpp"
 #include "comm/schedule/problem.hpp"
 #include "core/views.hpp"
@@ -19,16 +21,19 @@
 
 namespace trainstone {
 
-/// One of our algorithms, or MPI's own collective.
+enum class CollectiveLibrary { mpi, nccl };
+
+/// One of our algorithms, or a library's own collective.
 struct Contestant {
-  std::optional<Algorithm> algorithm; ///< nothing: MPI's own
+  std::optional<Algorithm> algorithm; ///< nothing: the library's
   Index segment = 0;                  ///< for Problem::segment
   MpiForm form = MpiForm::in_place;   ///< of MPI's own
+  CollectiveLibrary library = CollectiveLibrary::mpi;
 
   bool operator==(Contestant const&) const = default;
 };
 
-/// "ring", "segmented_ring/16384", "mpi", "mpi/two_buffers".
+/// "ring", "segmented_ring/16384", "mpi", "mpi/two_buffers", "nccl".
 std::string to_string(Contestant const& contestant);
 
 struct ContestOptions {
@@ -39,6 +44,8 @@ struct ContestOptions {
   /// root or servers begin after a barrier, too: they would overlap else. What comes before a call is also measured
   /// alone, and taken off. false: one call after the other, on the result of the one before, as in nccl-tests.
   bool fresh = true;
+  /// Of the communicator's ranks: for contestants of NCCL.
+  NcclCommunicator const* nccl = nullptr;
 };
 
 struct ContestResult {

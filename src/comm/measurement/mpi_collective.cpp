@@ -31,13 +31,6 @@ int mpi_count(Index elements) {
   return static_cast<int>(elements);
 }
 
-bool has_equal_blocks(Problem const& problem) {
-  Partition const& partition = problem.partition;
-  for (Rank rank = 1; rank < problem.ranks(); ++rank)
-    if (partition.size(rank) != partition.size(0)) return false;
-  return true;
-}
-
 /// Whether the rank has its result from the start, and MPI writes nothing there.
 bool only_sends(Problem const& problem, Rank rank) {
   bool const from_root = problem.collective == Collective::broadcast || problem.collective == Collective::scatter ||
@@ -46,6 +39,13 @@ bool only_sends(Problem const& problem, Rank rank) {
 }
 
 } // namespace
+
+bool has_equal_blocks(Problem const& problem) {
+  Partition const& partition = problem.partition;
+  for (Rank rank = 1; rank < problem.ranks(); ++rank)
+    if (partition.size(rank) != partition.size(0)) return false;
+  return true;
+}
 
 std::string mpi_refusal(Problem const& problem, ElementType type) {
   if (has_servers(problem.collective)) {

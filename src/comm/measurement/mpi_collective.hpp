@@ -20,6 +20,9 @@
 
 namespace trainstone {
 
+/// Whether the blocks of all ranks have the same size. Libraries have other calls where they have not, or none.
+bool has_equal_blocks(Problem const& problem);
+
 /// Why MPI has no collective for this ("MPI has no 16-bit floating-point type to add up"); empty if it has.
 /// Sums of bf16 and fp16 are left out even where a library could do them: MPI has no standard type for them, and what
 /// a library's own type is added up and rounded in is not defined. The reason is the same for all sizes that are too

@@ -1,0 +1,13 @@
+# "9.19.0" from lines such as "#define CUDNN_MAJOR 9"; empty if the file is not there.
+function(trainstone_version_in file prefix suffix result)
+  set(version "")
+  if(EXISTS ${file})
+    file(READ ${file} text)
+    foreach(part MAJOR MINOR PATCH)
+      string(REGEX MATCH "#define ${prefix}_${part}[A-Z]*${suffix} +([0-9]+)" line "${text}")
+      list(APPEND version "${CMAKE_MATCH_1}")
+    endforeach()
+    list(JOIN version "." version)
+  endif()
+  set(${result} "${version}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,69 @@
+#pragma once
+
+// NCCL's collectives on the same problems: a control of measurements beside MPI's own, where a build has NCCL
+// (cmake/nccl.cmake). Owns NCCL's communicator and the translation of a Problem into one call in place. Promises: the
+// same meaning as problem.hpp says. Is not counted: it is not ours.
+
+#include "comm/execution/communicator.hpp"
+#include "comm/schedule/element.hpp"
+#include "comm/schedule/problem.hpp"
+#include "core/hook.hpp"
+#include "core/views.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace trainstone {
+
+/// Why NCCL is not measured with this; empty if it is. The reason is the same for all sizes.
+std::string nccl_refusal(Problem const& problem);
+
+/// The library as it is called. Those that may fail throw Error with the call and what NCCL says.
+struct NcclCalls {
+  /// Arguments of a collective, as nccl.h has them.
+  struct Call {
+    Collective collective;
+    std::byte const* from;
+    std::byte* to;
+    std::size_t count; ///< elements: of one block where the data is in blocks of the ranks
+    ElementType type;
+    Operation operation;
+    Rank root;
+  };
+
+  std::string (*version)(); ///< "2.28.9"
+  /// Collective over the communicator. \return NCCL's communicator of the same ranks
+  std::shared_ptr<void> (*join)(Communicator const& communicator);
+  /// Enqueues the call on exec.
+  void (*start)(void* joined, Call const& call, ExecutionSpace const& exec);
+};
+/// Null in builds without NCCL.
+NcclCalls const* nccl_calls();
+/// With this function, tests make a build look like one with NCCL.
+using PlayedNccl = Hook<NcclCalls const*()>;
+PlayedNccl& played_nccl();
+
+class NcclCommunicator {
+public:
+  /// Collective. Of builds with NCCL. The communicator has its real nodes, not emulated ones.
+  /// \throws CollectiveError on all ranks: two of them share a device (exit 64), or NCCL cannot join them
+  explicit NcclCommunicator(Communicator const& communicator);
+
+  /// Enqueues the call on exec; the result will lie in the data where problem.hpp has it.
+  /// \param[in,out] data  (problem.elements())    \throws InputError if nccl_refusal() has a reason
+  template <class T>
+  void start(ExecutionSpace const& exec, Problem const& problem, Operation operation, Vector<T> data) const {
+    start(exec, problem, operation, element_type_of<T>(), reinterpret_cast<std::byte*>(data.data()));
+  }
+
+private:
+  void start(ExecutionSpace const& exec, Problem const& problem, Operation operation, ElementType type,
+             std::byte* data) const;
+
+  NcclCalls const* m_calls;
+  Rank m_rank;
+  std::shared_ptr<void> m_joined;
+};
+
+} // namespace trainstone
