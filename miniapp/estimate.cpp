@@ -260,6 +260,10 @@ void require_options_of_a_deck(EstimateOptions const& options) {
   TRAINSTONE_REQUIRE_INPUT(!options.size, "--size belongs to --lecture");
   TRAINSTONE_REQUIRE_INPUT(!options.stages && !options.micro_batches,
                            "--stages and --micro-batches belong to --lecture pipeline");
+  for (double const peak : options.peaks)
+    TRAINSTONE_REQUIRE_INPUT(std::isfinite(peak) && peak > 0,
+                             "--peaks: {} is no rate; give TFLOP/s and GB/s above 0, for example --peaks 790 4260",
+                             peak);
 }
 
 void print_heading(Deck const& deck, ResolvedRun const& all, ResolvedRun const& run, bool apart) {

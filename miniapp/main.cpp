@@ -147,8 +147,7 @@ void describe_estimate(CLI::App& app, CommandLine& line) {
   estimate
       ->add_option("--peaks", line.estimate.peaks,
                    "TFLOP/s of products and GB/s of memory: list the least time of every kernel of a step")
-      ->expected(2)
-      ->check(CLI::PositiveNumber);
+      ->expected(2);
   estimate->add_option("--json", line.estimate.json_file, "write the estimate, sweep or advice to this file");
   describe_sweep_and_advice(*estimate, line.estimate);
 }

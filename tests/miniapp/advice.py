@@ -244,7 +244,7 @@ class Refusals(RefusalTest):
             "sweep and ranks": (start("estimate", deck, "--sweep", "ranks=1..4", "--ranks", 2), ["--ranks"]),
             "sweep and advice": (start("estimate", deck, "--sweep", "ranks=1..4", "--advise"), ["--advise", "--sweep"]),
             "one peak": (start("estimate", deck, "--peaks", 790), ["--peaks", "2"]),
-            "a peak of nothing": (start("estimate", deck, "--peaks", 790, 0), ["--peaks"]),
+            "a peak of nothing": (start("estimate", deck, "--peaks", 790, 0), ["--peaks: 0 is no rate", "--peaks 790 4260"]),
             "peaks and sweep": (start("estimate", deck, "--sweep", "ranks=1..4", "--peaks", 790, 4260), ["--peaks", "--sweep"]),
             "strong without sweep": (start("estimate", deck, "--strong"), ["--strong", "--sweep"]),
         }
