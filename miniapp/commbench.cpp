@@ -1,4 +1,4 @@
-// trainstone commbench: every collective by every algorithm, ours and those of libraries, measured against each other,
+// trainstone commbench: every collective by every algorithm, ours and libraries', measured against each other,
 // checked and predicted.
 
 #include "commbench.hpp"
@@ -16,7 +16,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -36,12 +35,11 @@ struct JoinedNccl {
 
 /// Collective. \param[in] communicator  with its real nodes \throws CollectiveError if NCCL was named and cannot be
 JoinedNccl join_nccl(CommbenchOptions const& options, Communicator const& communicator) {
-  bool const named = std::ranges::find(options.algorithms, "nccl") != options.algorithms.end();
-  if (!nccl_calls() || !(named || options.algorithms.empty())) return {};
+  if (!nccl_calls() || !options.wants("nccl")) return {};
   try {
     return {.communicator = NcclCommunicator(communicator)};
   } catch (CollectiveError const& error) {
-    if (named) throw;
+    if (options.names("nccl")) throw;
     return {.problem = error.what()};
   }
 }

@@ -10,6 +10,7 @@
 #include "comm/schedule/problem.hpp"
 #include "commands.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -85,6 +86,11 @@ struct CommbenchOptions {
   std::string machine_file; ///< empty: measured before the first table
   std::string json_file;    ///< empty: none
   bool check_order = false; ///< compare every call between all ranks
+
+  bool names(std::string const& algorithm) const {
+    return std::ranges::find(algorithms, algorithm) != algorithms.end();
+  }
+  bool wants(std::string const& algorithm) const { return algorithms.empty() || names(algorithm); }
 };
 
 void describe_commbench(CLI::App& command, CommbenchArguments& arguments);

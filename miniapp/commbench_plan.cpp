@@ -28,32 +28,29 @@ public:
       if (takes_part(name, refusal(problem, algorithm)))
         rows.push_back({.contestant = {.algorithm = algorithm}, .algorithm = name});
     }
-    if (is_wanted(automatic)) rows.push_back({.algorithm = automatic});
+    if (m_options.wants(automatic)) rows.push_back({.algorithm = automatic});
     if (is_measured(library, mpi_refusal(problem, type)))
       for (MpiForm const form : mpi_forms(problem))
         rows.push_back({.contestant = {.algorithm = {}, .form = form},
                         .algorithm = library,
                         .picked = std::string(to_string(form))});
     if (m_nccl && is_measured(nccl_library, nccl_refusal(problem)))
-      rows.push_back({.contestant = {.algorithm = {}, .library = CollectiveLibrary::nccl}, .algorithm = nccl_library});
+      rows.push_back(
+          {.contestant = {.algorithm = {}, .provider = CollectiveProvider::nccl}, .algorithm = nccl_library});
     return rows;
   }
 
 private:
-  bool is_named(std::string const& name) const {
-    return std::ranges::find(m_options.algorithms, name) != m_options.algorithms.end();
-  }
-  bool is_wanted(std::string const& name) const { return m_options.algorithms.empty() || is_named(name); }
   /// \throws InputError if it was named and cannot
   bool takes_part(std::string const& name, std::string const& reason) {
-    if (!is_wanted(name)) return false;
-    TRAINSTONE_REQUIRE_INPUT(reason.empty() || !is_named(name), "--algorithms: {}", reason);
+    if (!m_options.wants(name)) return false;
+    TRAINSTONE_REQUIRE_INPUT(reason.empty() || !m_options.names(name), "--algorithms: {}", reason);
     if (!reason.empty()) leave_out(reason);
     return reason.empty();
   }
   /// Of libraries: they are left out of what they cannot do, named or not.
   bool is_measured(std::string const& name, std::string const& reason) {
-    if (!is_wanted(name)) return false;
+    if (!m_options.wants(name)) return false;
     if (!reason.empty()) leave_out(reason);
     return reason.empty();
   }

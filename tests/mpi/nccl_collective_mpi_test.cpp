@@ -76,7 +76,7 @@ constexpr Collective measured[] = {Collective::all_reduce, Collective::reduce_sc
 
 Index wrong_elements(Communicator& communicator, Problem const& problem, ElementType type, Operation operation) {
   NcclCommunicator const nccl(communicator);
-  std::vector<Contestant> const contestants{{.algorithm = {}, .library = CollectiveLibrary::nccl}};
+  std::vector<Contestant> const contestants{{.algorithm = {}, .provider = CollectiveProvider::nccl}};
   MemoryLedger ledger;
   MeasuredMemory const memory(ExecutionSpace(), communicator, ledger, "test",
                               contest_bytes(communicator.buffers(), problem, communicator.rank(), type, contestants),

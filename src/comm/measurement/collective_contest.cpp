@@ -54,8 +54,9 @@ public:
   };
 
   Calls calls_of(Contestant const& contestant) const {
-    if (contestant.algorithm) return enqueued_call(our_call(contestant));
-    return contestant.library == CollectiveLibrary::mpi ? calls_of_mpi(contestant.form) : enqueued_call(nccl_call());
+    if (contestant.is_of(CollectiveProvider::mpi)) return calls_of_mpi(contestant.form);
+    if (contestant.is_of(CollectiveProvider::nccl)) return calls_of_nccl();
+    return calls_of_ours(contestant);
   }
 
   /// Wrong elements of all ranks after one call.
@@ -108,25 +109,25 @@ private:
     return {{[mpi] { mpi->run_as_users_do(); }, read_call(m_exec, mpi->users_result())}, [mpi] { mpi->run(); }};
   }
 
-  TimedCall our_call(Contestant const& contestant) const {
+  Calls calls_of_nccl() const {
+    TRAINSTONE_REQUIRE(m_nccl, "NCCL is to be measured, and there is no communicator of NCCL");
+    return enqueued([call = m_nccl->call(m_problem, m_operation, m_data), exec = m_exec] { call.start(exec); });
+  }
+
+  Calls calls_of_ours(Contestant const& contestant) const {
     Schedule schedule =
         make_schedule(with_segment(m_problem, contestant.segment), *contestant.algorithm, m_communicator.rank());
     Vector<T> const scratch = cut<T>(m_memory.scratch, schedule.scratch_elements, "scratch");
     auto const execution =
         std::make_shared<Execution>(m_exec, m_communicator, std::move(schedule), m_operation, m_data, scratch,
                                     ExecutionOptions{.segment = m_memory.segment, .staging = m_memory.staging});
-    return [execution] { execution->run(); };
+    return enqueued([execution] { execution->run(); });
   }
 
-  TimedCall nccl_call() const {
-    TRAINSTONE_REQUIRE(m_nccl, "NCCL is to be measured, and there is no communicator of NCCL");
-    return [this] { m_nccl->start(m_exec, m_problem, m_operation, m_data); };
-  }
-
-  /// Of a call whose kernels may still be under way when it returns, with the result in the data.
-  Calls enqueued_call(TimedCall start) const {
-    TimedCall const call = [start = std::move(start), exec = m_exec,
-                            label = std::string("trainstone::comm::contest: the clock is read")] {
+  /// Of a call that leaves its result in the data, and kernels under way.
+  template <class Start>
+  Calls enqueued(Start const& start) const {
+    TimedCall const call = [start, exec = m_exec, label = std::string("trainstone::comm::contest: the clock is read")] {
       start();
       wait_for_kernels(exec, label);
     };
@@ -170,8 +171,9 @@ std::vector<ContestResult> run(Contest<T> const& contest, Communicator& communic
 } // namespace
 
 std::string to_string(Contestant const& contestant) {
-  if (!contestant.algorithm && contestant.library == CollectiveLibrary::nccl) return "nccl";
-  if (!contestant.algorithm) return contestant.form == MpiForm::in_place ? "mpi" : "mpi/two_buffers";
+  if (contestant.is_of(CollectiveProvider::nccl)) return "nccl";
+  if (contestant.is_of(CollectiveProvider::mpi))
+    return contestant.form == MpiForm::in_place ? "mpi" : "mpi/two_buffers";
   std::string const name(to_string(*contestant.algorithm));
   return contestant.segment > 0 ? fmt::format("{}/{}", name, contestant.segment) : name;
 }
@@ -182,8 +184,8 @@ MeasuredBytes contest_bytes(MessageBuffers buffers, Problem const& problem, Rank
   auto const bytes = [element](Index elements) { return static_cast<std::uint64_t>(elements) * element; };
   MeasuredBytes needed{.data = bytes(problem.elements())};
   for (Contestant const& contestant : contestants) {
-    if (!contestant.algorithm && contestant.library == CollectiveLibrary::nccl) continue; // it has memory of its own
-    if (!contestant.algorithm) {
+    if (contestant.is_of(CollectiveProvider::nccl)) continue; // it has memory of its own
+    if (contestant.is_of(CollectiveProvider::mpi)) {
       needed.include({.scratch = bytes(mpi_scratch_elements(problem, rank, contestant.form)),
                       .staging = mpi_staging_bytes(buffers, problem, rank, element, contestant.form)});
       continue;

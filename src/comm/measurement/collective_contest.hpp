@@ -1,6 +1,6 @@
 #pragma once
 
-// One collective at one size, several ways: our algorithms and those of libraries on the same data. Owns the
+// One collective at one size, several ways: our algorithms and libraries' own collectives on the same data. Owns the
 // contestants while they run. Promises: every contestant's result is checked before and after the timing, element by
 // element (by ==); all run in the same memory, ours fenced at the end. What is done with a wrong result is the caller's
 // business.
@@ -21,15 +21,17 @@
 
 namespace trainstone {
 
-enum class CollectiveLibrary { mpi, nccl };
+/// A library with collectives of its own.
+enum class CollectiveProvider { mpi, nccl };
 
-/// One of our algorithms, or a library's own collective.
+/// One of our algorithms, or a provider's own collective.
 struct Contestant {
-  std::optional<Algorithm> algorithm; ///< nothing: the library's
+  std::optional<Algorithm> algorithm; ///< nothing: the provider's
   Index segment = 0;                  ///< for Problem::segment
   MpiForm form = MpiForm::in_place;   ///< of MPI's own
-  CollectiveLibrary library = CollectiveLibrary::mpi;
+  CollectiveProvider provider = CollectiveProvider::mpi;
 
+  bool is_of(CollectiveProvider which) const { return !algorithm && provider == which; }
   bool operator==(Contestant const&) const = default;
 };
 

@@ -143,8 +143,8 @@ NcclCommunicator::NcclCommunicator(Communicator const& communicator)
   m_joined = m_calls->join(communicator);
 }
 
-void NcclCommunicator::start(ExecutionSpace const& exec, Problem const& problem, Operation operation, ElementType type,
-                             std::byte* data) const {
+NcclCollective NcclCommunicator::call(Problem const& problem, Operation operation, ElementType type,
+                                      std::byte* data) const {
   std::string const reason = nccl_refusal(problem);
   TRAINSTONE_REQUIRE_INPUT(reason.empty(), "{}", reason);
   Range const own = problem.partition.range(m_rank);
@@ -152,15 +152,15 @@ void NcclCommunicator::start(ExecutionSpace const& exec, Problem const& problem,
   bool const gathers = problem.collective == Collective::all_gather;
   bool const scatters = problem.collective == Collective::reduce_scatter;
   Index const count = gathers || scatters ? own.size() : problem.elements();
-  m_calls->start(m_joined.get(),
-                 {.collective = problem.collective,
-                  .from = gathers ? own_block : data,
-                  .to = scatters ? own_block : data,
-                  .count = static_cast<std::size_t>(count),
-                  .type = type,
-                  .operation = operation,
-                  .root = problem.root},
-                 exec);
+  return {m_calls,
+          m_joined.get(),
+          {.collective = problem.collective,
+           .from = gathers ? own_block : data,
+           .to = scatters ? own_block : data,
+           .count = static_cast<std::size_t>(count),
+           .type = type,
+           .operation = operation,
+           .root = problem.root}};
 }
 
 } // namespace trainstone

@@ -44,22 +44,29 @@ NcclCalls const* nccl_calls();
 using PlayedNccl = Hook<NcclCalls const*()>;
 PlayedNccl& played_nccl();
 
+/// A collective that is ready to be started, as often as wanted. The communicator must outlive it.
+struct NcclCollective {
+  NcclCalls const* calls;
+  void* joined;
+  NcclCalls::Call call;
+  /// Enqueues it on exec; the result will lie in the data where problem.hpp has it.
+  void start(ExecutionSpace const& exec) const { calls->start(joined, call, exec); }
+};
+
 class NcclCommunicator {
 public:
   /// Collective. Of builds with NCCL. The communicator has its real nodes, not emulated ones.
   /// \throws CollectiveError on all ranks: two of them share a device (exit 64), or NCCL cannot join them
   explicit NcclCommunicator(Communicator const& communicator);
 
-  /// Enqueues the call on exec; the result will lie in the data where problem.hpp has it.
   /// \param[in,out] data  (problem.elements())    \throws InputError if nccl_refusal() has a reason
   template <class T>
-  void start(ExecutionSpace const& exec, Problem const& problem, Operation operation, Vector<T> data) const {
-    start(exec, problem, operation, element_type_of<T>(), reinterpret_cast<std::byte*>(data.data()));
+  NcclCollective call(Problem const& problem, Operation operation, Vector<T> data) const {
+    return call(problem, operation, element_type_of<T>(), reinterpret_cast<std::byte*>(data.data()));
   }
 
 private:
-  void start(ExecutionSpace const& exec, Problem const& problem, Operation operation, ElementType type,
-             std::byte* data) const;
+  NcclCollective call(Problem const& problem, Operation operation, ElementType type, std::byte* data) const;
 
   NcclCalls const* m_calls;
   Rank m_rank;

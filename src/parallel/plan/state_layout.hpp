@@ -83,7 +83,7 @@ struct StateLayout {
   /// Where the norm's block sums of an owner's share of a group begin among all block sums. These are ordered by
   /// member, then by group.
   Index norm_blocks_begin(Index group, Rank owner) const;
-  /// Block sums of the largest group, if several ranks have some of them and one brings them together. Else 0.
+  /// Block sums of the largest group, which a rank brings together if several ranks have some of them. Else 0.
   Index collected_norm_blocks() const;
 
   /// Of a step, over all ranks.
