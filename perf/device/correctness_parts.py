@@ -7,7 +7,7 @@ import tempfile
 
 from decks import BF16, DECK, QUICKSTART, attention_keys, of_layers, one_model
 from lib.program import set_options
-from part_runner import FAILED, NOT_POSSIBLE, OUT_OF_TIME, PASSED, Table, last_line, refused, worst
+from part_runner import FAILED, NOT_POSSIBLE, OUT_OF_TIME, PASSED, ROOT, Table, last_line, refused, worst
 
 # What changes most comes first, by itself; then all of a program.
 NEWEST = ("attention by every provider*", "[tensor_cores]", "[wgmma]", "lanes that hold a row*", "a row lies in chunks*")
@@ -33,7 +33,8 @@ def tests(runner):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "numerics.json"
             wanted = {"TRAINSTONE_NUMERICS": str(path)} if name in WITH_NUMERICS and NEWEST[0] not in words else {}
-            ended = runner.run([*runner.program(program), *([words] if words else [])], ranks, limit=120, **wanted)
+            ended = runner.run([*runner.program(program), *([words] if words else [])], ranks, limit=120,
+                               TRAINSTONE_TEST_DATA=str(ROOT / "tests" / "data"), **wanted)
             if wanted:
                 numerics += json.loads(path.read_text()) if path.exists() else []
                 of_numerics.append(ended.outcome if path.exists() or ended.outcome == OUT_OF_TIME else FAILED)

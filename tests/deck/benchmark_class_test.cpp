@@ -2,6 +2,7 @@
 
 #include "result/golden.hpp"
 #include "support/deck_fixture.hpp"
+#include "support/fixtures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -130,7 +131,7 @@ TEST_CASE("a golden first update alone proves the classes that are too large for
 TEST_CASE("the deck of every class has a reference that can make a run of it VALID", "[class]") {
   for (std::string const name : {"tiny", "small", "reference", "large"}) {
     INFO(name);
-    std::string const path = std::string(TRAINSTONE_TEST_DATA) + "/../../inputs/" + name + ".toml";
+    std::string const path = inputs_folder() / (name + ".toml");
     Deck const deck = read_deck({path, {}, {}});
     std::string const key = golden_key(deck, 1), file = golden_path(deck.path);
     auto const curve = find_golden_curve(file, key);

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "model/gpt.hpp"
+#include "support/fixtures.hpp"
 #include "support/reference_model.hpp"
 #include "support/views.hpp"
 
@@ -45,7 +46,7 @@ ParameterValues values_of(ReferenceModel& reference) {
 TEST_CASE("the first loss equals the float64 model's, on the fixtures", "[reference_loss]") {
   for (char const* name : {"gpt_odd", "gpt_even", "gpt_batch16"}) {
     INFO(name);
-    std::string const stem = std::string(TRAINSTONE_TEST_DATA) + "/" + name;
+    std::string const stem = data_folder() / name;
     ReferenceModel reference(stem + ".model.bin");
     LlmcShape const& shape = reference.shape();
     GptConfig const config{shape.layers, shape.heads, shape.channels, shape.context, shape.vocab};

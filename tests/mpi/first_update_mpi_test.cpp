@@ -4,6 +4,7 @@
 #include "deck/benchmark_class.hpp"
 #include "parallel/engine/replica_check.hpp"
 #include "result/golden.hpp"
+#include "support/fixtures.hpp"
 #include "support/master_part.hpp"
 #include "support/training_run.hpp"
 #include "train/data/training_data.hpp"
@@ -24,7 +25,7 @@ using namespace trainstone::test;
 
 namespace {
 
-std::string const deck_path = std::string(TRAINSTONE_TEST_DATA) + "/first_update/deck.toml";
+std::string const deck_path = data_folder() / "first_update" / "deck.toml";
 
 /// On 8 ranks the micro-batches of the deck, two samples each, are too large.
 Deck deck(std::int64_t ranks) {

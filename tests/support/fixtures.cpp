@@ -2,12 +2,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdlib>
 #include <fstream>
 
 namespace trainstone::test {
 
+std::filesystem::path data_folder() {
+  char const* const carried = std::getenv("TRAINSTONE_TEST_DATA");
+  return carried ? carried : TRAINSTONE_TEST_DATA;
+}
+
+std::filesystem::path inputs_folder() { return data_folder() / ".." / ".." / "inputs"; }
+
 Fixture find_fixture(std::string const& name) {
-  std::filesystem::path const folder = TRAINSTONE_TEST_DATA;
+  std::filesystem::path const folder = data_folder();
   Fixture fixture{folder / (name + ".model.bin"), folder / (name + ".state.bin"), {}};
   std::ifstream stream(folder / (name + ".losses.json"));
   nlohmann::json const json = nlohmann::json::parse(stream);

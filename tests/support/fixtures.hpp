@@ -26,6 +26,13 @@ struct Fixture {
   std::vector<Recipe> recipes;
 };
 
+/// `tests/data`: what $TRAINSTONE_TEST_DATA names, for tests that were carried to another machine, else that of the
+/// source that they were built from.
+std::filesystem::path data_folder();
+
+/// `inputs`, which lies beside `tests`.
+std::filesystem::path inputs_folder();
+
 /// The fixture of that name; `tests/data/NAME.model.bin` and so on.
 Fixture find_fixture(std::string const& name);
 
