@@ -118,7 +118,8 @@ std::vector<RankInfo> merge_times(Training& training, MeasuredWindow const& wind
 
 std::optional<GoldenSource> golden_source(PreparedRun const& run) {
   if (!run.golden && !run.compares_first_step()) return std::nullopt;
-  return GoldenSource{run.golden_digest, run.golden ? run.golden->recorded_with : run.first_step->recorded_with,
+  return GoldenSource{run.golden_digest, run.reference_key,
+                      run.golden ? run.golden->recorded_with : run.first_step->recorded_with,
                       is_released(run.golden_digest)};
 }
 

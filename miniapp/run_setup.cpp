@@ -9,6 +9,7 @@
 #include "model/llmc/llmc_files.hpp"
 #include "model/llmc/llmc_parameters.hpp"
 #include "report/output.hpp"
+#include "result/released_curves.hpp"
 #include "result/result.hpp"
 #include "train/plan/program_proof.hpp"
 
@@ -129,18 +130,24 @@ void find_golden_of(PreparedRun& run, bool records) {
   run.golden_key = golden_key(run.deck, run.resolved.topology.ranks());
   if (records) return;        // a curve that is about to be replaced is no reference
   if (run.one_worker) return; // losses follow from the order of pushes: verify --replay takes the place of a curve
-  GoldenEntry golden = find_golden(golden_path(run.deck.path), run.golden_key);
+  std::string const path = golden_path(run.deck.path);
+  GoldenEntry golden = find_golden(path, run.golden_key);
+  run.reference_key = run.golden_key;
   run.golden_digest = golden.digest;
+  auto const in_fp32 = golden_key_in_fp32(run.deck, run.resolved.topology.ranks());
+  if (!golden.curve && in_fp32 && is_released(golden.digest)) { // the bounds of bf16 were tried with these
+    golden.curve = find_golden_curve(path, *in_fp32);
+    if (golden.curve) run.reference_key = *in_fp32;
+  }
   run.golden = std::move(golden.curve);
   if (!run.golden) run.first_step = std::move(golden.first_step);
   TRAINSTONE_REQUIRE_INPUT(!run.first_step || run.first_step->positions <= run.config().data.sequence,
-                           "{}: the first step {} is of {} positions, more than data.sequence = {}",
-                           golden_path(run.deck.path), run.golden_key, run.first_step->positions,
-                           run.config().data.sequence);
-  TRAINSTONE_REQUIRE_INPUT(
-      !run.first_step || !run.first_step->update || run.first_step->positions >= run.config().batch.global,
-      "{}: the update of first step {} is of {} positions, fewer than batch.global = {}", golden_path(run.deck.path),
-      run.golden_key, run.first_step->positions, run.config().batch.global);
+                           "{}: the first step {} is of {} positions, more than data.sequence = {}", path,
+                           run.golden_key, run.first_step->positions, run.config().data.sequence);
+  TRAINSTONE_REQUIRE_INPUT(!run.first_step || !run.first_step->update ||
+                               run.first_step->positions >= run.config().batch.global,
+                           "{}: the update of first step {} is of {} positions, fewer than batch.global = {}", path,
+                           run.golden_key, run.first_step->positions, run.config().batch.global);
 }
 
 } // namespace

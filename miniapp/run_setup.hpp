@@ -44,6 +44,7 @@ struct PreparedRun {
   int devices_per_node = 0;      ///< that ranks use; 0: kernels run on the host
   std::vector<RankPlace> places; ///< of all ranks
   std::string golden_key;
+  std::string reference_key; ///< of what the run is compared with: golden_key, or that of the same deck in fp32
   std::string golden_digest; ///< of the golden file
   std::optional<GoldenCurve> golden;
   std::optional<GoldenFirstStep> first_step; ///< where there is no curve

@@ -97,6 +97,10 @@ std::vector<std::pair<std::string, std::string>> keys_of_loss_curve(Deck const& 
 /// 16 hexadecimal digits: XXH3 of keys_of_loss_curve().
 std::string golden_key(Deck const& deck, std::int64_t ranks);
 
+/// The golden key of this deck in fp32, if the deck stores bf16. A training in fp16 may skip steps, so it follows no
+/// curve of fp32.
+std::optional<std::string> golden_key_in_fp32(Deck deck, std::int64_t ranks);
+
 /// "quickstart.toml#9f3e +1 override": file name, first digits of the hash, number of overridden keys.
 std::string deck_label(Deck const& deck);
 

@@ -127,6 +127,13 @@ std::string golden_key(Deck const& deck, std::int64_t ranks) {
   return hash_text(text);
 }
 
+std::optional<std::string> golden_key_in_fp32(Deck deck, std::int64_t ranks) {
+  PrecisionConfig& precision = deck.config.precision;
+  if (precision.recipe == RecipeName::fp32 || precision.storage != Storage::bf16) return std::nullopt;
+  precision = {};
+  return golden_key(deck, ranks);
+}
+
 std::string deck_label(Deck const& deck) {
   auto const overrides = std::count_if(deck.origins.begin(), deck.origins.end(), [](auto const& entry) {
     return entry.second.kind == Origin::Kind::environment || entry.second.kind == Origin::Kind::command_line;

@@ -20,7 +20,8 @@ constexpr char const* advice = "; report takes result.json of `trainstone run`, 
 
 std::optional<GoldenCurve> golden_of(std::string const& golden_file, ResultFile const& file) {
   if (golden_file.empty()) return std::nullopt;
-  return find_golden_curve(golden_file, file.result.golden_key);
+  Result const& result = file.result;
+  return find_golden_curve(golden_file, result.golden ? result.golden->key : result.golden_key);
 }
 
 class Reader {

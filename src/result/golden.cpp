@@ -77,12 +77,17 @@ EarlySteps read_early(JsonFile const& entry) {
   return early;
 }
 
+std::optional<GoldenBounds> read_bounds(JsonFile const& entry, std::string const& place) {
+  if (!entry.has(place)) return std::nullopt;
+  return GoldenBounds{entry.positive(place + "/losses"), entry.positive(place + "/norms"),
+                      entry.positive(place + "/changes"), entry.text(place + "/derived_from")};
+}
+
 GoldenCurve read_curve(JsonFile const& entry) {
   entry.require(entry.length("/losses") > 0, "/losses must be an array of at least one number");
   GoldenCurve curve{entry.numbers("/losses", false), entry.text("/recorded_with"), read_early(entry)};
-  if (entry.has("/bounds"))
-    curve.bounds = GoldenBounds{entry.positive("/bounds/losses"), entry.positive("/bounds/norms"),
-                                entry.positive("/bounds/changes"), entry.text("/bounds/derived_from")};
+  curve.bounds = read_bounds(entry, "/bounds");
+  curve.rounded = read_bounds(entry, "/bounds_rounded");
   return curve;
 }
 
@@ -98,6 +103,13 @@ void write_entry(std::string const& path, char const* section, std::string const
   Json json = read_curves(path, read_bytes(path));
   json[section][key] = entry;
   write_file_in_folder(path, json_text(json));
+}
+
+Json bounds_json(GoldenBounds const& bounds) {
+  return {{"losses", bounds.losses},
+          {"norms", bounds.norms},
+          {"changes", bounds.changes},
+          {"derived_from", bounds.derived_from}};
 }
 
 bool all_finite(std::vector<double> const& values) {
@@ -136,11 +148,8 @@ void record_golden_curve(std::string const& path, std::string const& key, Golden
   Json entry{{"recorded_with", curve.recorded_with}};
   if (!curve.early.norms.empty() && all_finite(curve.early.norms)) entry["norms"] = curve.early.norms;
   if (!curve.early.changes.empty() && all_finite(curve.early.changes)) entry["changes"] = changes_json(curve.early);
-  if (curve.bounds)
-    entry["bounds"] = {{"losses", curve.bounds->losses},
-                       {"norms", curve.bounds->norms},
-                       {"changes", curve.bounds->changes},
-                       {"derived_from", curve.bounds->derived_from}};
+  if (curve.bounds) entry["bounds"] = bounds_json(*curve.bounds);
+  if (curve.rounded) entry["bounds_rounded"] = bounds_json(*curve.rounded);
   entry["losses"] = curve.losses;
   write_entry(path, curves_section, key, entry);
 }

@@ -36,6 +36,7 @@ Worst worst_of(std::span<double const> values, std::span<double const> expected)
 
 GoldenBounds bounds_of(GoldenCurve const& golden, Products products) {
   GoldenBounds const usual = golden_bounds(products);
+  if (products == Products::rounded && golden.rounded) return *golden.rounded;
   GoldenBounds bounds = golden.bounds.value_or(usual);
   if (products == Products::exact) return bounds;
   bounds.losses = std::max(bounds.losses, usual.losses);

@@ -35,8 +35,8 @@ struct GoldenComparison {
 };
 
 /// Makes the check "loss-curve", and, if the curve has the values, "gradient-norms" and "parameter-changes". A check
-/// fails if the run does not know the values. If products round their inputs, the curve's own bounds apply only if they
-/// are wider.
+/// fails if the run does not know the values. If products round their inputs, the curve's bounds of rounded products
+/// apply; without them its own bounds apply only if they are wider.
 std::vector<Check> compare_with_golden(GoldenCurve const& golden, GoldenComparison const& run);
 
 } // namespace trainstone

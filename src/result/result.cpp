@@ -231,7 +231,10 @@ Json chosen_json(std::vector<ChosenAlgorithm> const& chosen) {
 
 Json golden_json(std::optional<GoldenSource> const& golden) {
   if (!golden) return nullptr;
-  return {{"digest", golden->digest}, {"recorded_with", golden->recorded_with}, {"released", golden->released}};
+  return {{"digest", golden->digest},
+          {"key", golden->key},
+          {"recorded_with", golden->recorded_with},
+          {"released", golden->released}};
 }
 
 Json early_json(EarlySteps const& early) { return {{"norms", early.norms}, {"changes", changes_json(early)}}; }

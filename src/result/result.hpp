@@ -105,6 +105,7 @@ struct CheckpointInfo {
 /// The golden file that a run was compared with.
 struct GoldenSource {
   std::string digest;        ///< of the file's bytes
+  std::string key;           ///< of the curve or the first step; the run's golden key, or that of fp32 instead of bf16
   std::string recorded_with; ///< of the curve or the first step
   bool released = false;     ///< the file is one of this program's (released_curves.hpp), not one of the user's
 };

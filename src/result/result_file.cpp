@@ -161,7 +161,9 @@ void read_provenance(JsonFile const& file, Result& result) {
   result.deck_hash = file.text("/deck/hash");
   result.golden_key = file.text("/deck/golden_key");
   if (file.has("/golden")) // not in files that are older than digests
-    result.golden = {file.text("/golden/digest"), file.text("/golden/recorded_with"), file.boolean("/golden/released")};
+    result.golden = {file.text("/golden/digest"),
+                     file.has("/golden/key") ? file.text("/golden/key") : result.golden_key,
+                     file.text("/golden/recorded_with"), file.boolean("/golden/released")};
   result.code = {file.text("/code/version"), file.text("/code/git"), file.boolean("/code/dirty"),
                  file.text("/code/compiler"), file.text("/code/kokkos")};
   result.machine.cpu = file.text("/machine/cpu");

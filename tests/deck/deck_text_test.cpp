@@ -163,6 +163,19 @@ TEST_CASE("the golden key follows what the loss curve depends on", "[deck]") {
   }
 }
 
+TEST_CASE("a deck that stores bf16 has a golden key in fp32, and one in fp16 or fp32 has none", "[deck]") {
+  std::string const in_fp32 = golden_key(read_small(), 1);
+  for (char const* recipe : {"mixed16", "mixed18", "mixed20"}) {
+    INFO(recipe);
+    std::string const mixed = std::string("precision.recipe=") + recipe;
+    CHECK(golden_key(read_small({mixed}), 1) != in_fp32);
+    CHECK(golden_key_in_fp32(read_small({mixed}), 1) == in_fp32);
+    CHECK(golden_key_in_fp32(read_small({mixed, "optimizer.lr=1"}), 1) != in_fp32);
+    CHECK(!golden_key_in_fp32(read_small({mixed, "precision.storage=fp16", "precision.loss_scale=dynamic"}), 1));
+  }
+  CHECK(!golden_key_in_fp32(read_small(), 1));
+}
+
 TEST_CASE("the golden key knows only what the optimizer reads", "[deck]") {
   Deck deck = read_small();
   std::string const adamw = golden_key(deck, 1);

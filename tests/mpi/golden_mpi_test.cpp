@@ -4,6 +4,7 @@
 
 #include "deck/benchmark_class.hpp"
 #include "result/golden_checks.hpp"
+#include "support/fixtures.hpp"
 #include "support/master_part.hpp"
 #include "support/world.hpp"
 #include "train/data/training_data.hpp"
@@ -20,8 +21,6 @@ using namespace trainstone;
 using namespace trainstone::test;
 
 namespace {
-
-std::string const inputs = std::string(TRAINSTONE_TEST_DATA) + "/../../inputs/";
 
 /// A mistake in a training.
 struct Mistake {
@@ -59,8 +58,11 @@ public:
 
   std::string failed_checks(GoldenCurve golden) const {
     golden.losses.resize(m_losses.size());
+    bool const is_exact = m_config.precision.recipe == RecipeName::fp32;
     std::string failed;
-    for (Check const& check : compare_with_golden(golden, {.losses = m_losses, .early = m_early})) {
+    for (Check const& check : compare_with_golden(
+             golden,
+             {.losses = m_losses, .early = m_early, .products = is_exact ? Products::exact : Products::rounded})) {
       UNSCOPED_INFO(check.name << " " << check.value << " limit " << check.limit << ": " << check.detail);
       if (!check.passed) failed += check.name + " ";
     }
@@ -75,11 +77,14 @@ private:
   EarlySteps m_early;
 };
 
-std::string failed_with(std::string const& benchmark_class, Mistake const& mistake) {
+using Overrides = std::vector<std::string>;
+Overrides const in_bf16{"precision.recipe=mixed16", "precision.storage=bf16"};
+
+std::string failed_with(std::string const& benchmark_class, Mistake const& mistake, Overrides const& overrides) {
   Communicator world = test::world();
-  Deck const deck = read_deck({inputs + benchmark_class + ".toml", {}, {}});
-  GoldenCurve const golden =
-      find_golden_curve(inputs + "golden/" + benchmark_class + ".json", golden_key(deck, world.size())).value();
+  Deck const deck = read_deck({inputs_folder() / (benchmark_class + ".toml"), overrides, {}});
+  std::string const key = golden_key_in_fp32(deck, world.size()).value_or(golden_key(deck, world.size()));
+  GoldenCurve const golden = find_golden_curve(golden_path(deck.path), key).value();
   return FirstSteps(world, deck, mistake).failed_checks(golden);
 }
 
@@ -113,10 +118,11 @@ Mistake const frozen_tensor{.name = "a tensor that is never updated", .after_ste
 Mistake const half_of_the_ranks{.name = "gradients of half of the ranks", .batches = of_first_rank};
 
 /// \param[in] failed  the checks that fail because of the mistake, and no others
-void check(std::string const& benchmark_class, Mistake const& mistake, char const* failed) {
+void check(std::string const& benchmark_class, Mistake const& mistake, char const* failed,
+           Overrides const& overrides = {}) {
   skip_but_on_two_ranks();
   INFO("mistake: " << mistake.name);
-  CHECK(failed_with(benchmark_class, mistake) == failed);
+  CHECK(failed_with(benchmark_class, mistake, overrides) == failed);
 }
 
 } // namespace
@@ -128,6 +134,26 @@ TEST_CASE("a training of class tiny follows its released curve, and none with a 
   check("tiny", ten_times_epsilon, "gradient-norms parameter-changes "); // its losses alone do not show the epsilon
   check("tiny", frozen_tensor, all_checks);
   check("tiny", half_of_the_ranks, all_checks);
+}
+
+TEST_CASE("a training of class tiny in bf16 follows the curve of fp32, and none with a gross mistake does",
+          "[mpi][golden]") {
+  check("tiny", none, no_check, in_bf16);
+  check("tiny", half_the_rate, all_checks, in_bf16);
+  check("tiny", ten_times_epsilon, "parameter-changes ", in_bf16);
+  check("tiny", half_of_the_ranks, all_checks, in_bf16);
+}
+
+TEST_CASE("class small in bf16 follows the curve of fp32", "[.][class-small]") {
+  check("small", none, no_check, in_bf16);
+}
+
+TEST_CASE("class small in bf16 with half the learning rate fails all checks", "[.][class-small]") {
+  check("small", half_the_rate, all_checks, in_bf16);
+}
+
+TEST_CASE("class small in bf16 with gradients of half of the ranks fails all checks", "[.][class-small]") {
+  check("small", half_of_the_ranks, all_checks, in_bf16);
 }
 
 TEST_CASE("class small as it is follows its released curve", "[.][class-small]") { check("small", none, no_check); }

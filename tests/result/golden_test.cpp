@@ -4,6 +4,7 @@
 #include "model/parameter_table.hpp"
 #include "result/released_curves.hpp"
 #include "support/deck_fixture.hpp"
+#include "support/fixtures.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -285,6 +286,9 @@ TEST_CASE("a curve's own bounds count, and where inputs are rounded the wider on
   run.changes[0] *= 1.09;
   CHECK(failures(compare_early(run, golden)) == "gradient-norms ");
   CHECK(failures(compare_early(run, golden, Products::rounded)).empty());
+  golden.rounded = {1e-1, 1e-9, 1e-9, "a test"}; // where a curve has them, they count, narrow as they are
+  CHECK(failures(compare_early(run, golden, Products::rounded)) == "gradient-norms parameter-changes ");
+  CHECK(failures(compare_early(run, golden)) == "gradient-norms ");
   GoldenBounds const exact = golden_bounds(Products::exact), rounded = golden_bounds(Products::rounded);
   CHECK(exact.losses < rounded.losses);
   CHECK(exact.norms < rounded.norms);
@@ -298,6 +302,7 @@ TEST_CASE("norms, changes and bounds are recorded to the last bit", "[golden]") 
   golden.early.norms[2] = 1.0 / 3;
   golden.early.changes[7] = 1.0 / 7;
   golden.bounds = {1e-4, 1e-5, 1e-6, "a test"};
+  golden.rounded = {1e-2, 1e-3, 1.0 / 7, "another test"};
   record_golden_curve(path, "a", golden);
   GoldenCurve const found = find_golden_curve(path, "a").value();
   CHECK(found.early == golden.early);
@@ -305,6 +310,10 @@ TEST_CASE("norms, changes and bounds are recorded to the last bit", "[golden]") 
   CHECK(found.bounds->norms == 1e-5);
   CHECK(found.bounds->changes == 1e-6);
   CHECK(found.bounds->derived_from == "a test");
+  CHECK(found.rounded->losses == 1e-2);
+  CHECK(found.rounded->norms == 1e-3);
+  CHECK(found.rounded->changes == 1.0 / 7);
+  CHECK(found.rounded->derived_from == "another test");
   golden.early.norms[2] = std::numeric_limits<double>::quiet_NaN(); // a step that was skipped
   record_golden_curve(path, "a", golden);
   CHECK(find_golden_curve(path, "a")->early.norms.empty());
@@ -323,7 +332,7 @@ TEST_CASE("a golden file has a digest, the same as xxhsum prints", "[golden]") {
 TEST_CASE("the digests of released golden files are those of the files", "[golden]") {
   for (ReleasedCurves const& released : released_curves) {
     INFO(released.deck);
-    std::string const path = fmt::format(TRAINSTONE_TEST_DATA "/../../inputs/golden/{}.json", released.deck);
+    std::string const path = inputs_folder() / "golden" / fmt::format("{}.json", released.deck);
     CHECK(find_golden(path, "").digest == released.digest);
     CHECK(is_released(released.digest));
   }
