@@ -164,7 +164,8 @@ PredictedStep predict_from_parts(RunConfig const& config, Topology const& topolo
 
 /// Of a rank in fp32: of products in 16 bits a machine file knows no rate.
 std::optional<PredictedStep> predict_at_peaks(EstimateOptions const& options, RunConfig const& config,
-                                              RunPlan const& busiest, MachineSource const& machine) {
+                                              RunPlan const& busiest, RunPlan const& computing,
+                                              MachineSource const& machine) {
   if (busiest.parallel.pipeline.has_stages()) {
     fmt::print("no step time: the step of a pipeline is predicted from times of parts\n");
     return std::nullopt;
@@ -180,8 +181,8 @@ std::optional<PredictedStep> predict_at_peaks(EstimateOptions const& options, Ru
                to_string(config.precision.recipe));
     return std::nullopt;
   }
-  StepPrediction const step =
-      predict_step(busiest, config.optimizer, {*gemm, *bandwidth}, machine.model, config.comm.emulated_network());
+  StepPrediction const step = predict_step(busiest, computing, config.optimizer, {*gemm, *bandwidth}, machine.model,
+                                           config.comm.emulated_network());
   fmt::print("predicted step {:.4g} s: {:.4g} s at the peaks, {:.4g} s of messages, none of them hidden\n"
              "  {}\n",
              step.total(), step.compute_seconds, step.communication_seconds, machine.description);
@@ -191,12 +192,12 @@ std::optional<PredictedStep> predict_at_peaks(EstimateOptions const& options, Ru
 }
 
 std::optional<PredictedStep> predict_step(EstimateOptions const& options, RunConfig const& config,
-                                          RunPlan const& busiest, Topology const& topology) {
+                                          RunPlan const& busiest, RunPlan const& computing, Topology const& topology) {
   if (options.machine_file.empty()) return std::nullopt;
   MachineSource const machine = read_machine_source(options.machine_file, topology);
   std::string const missing = missing_parts(machine, config);
   if (missing.empty()) return predict_from_parts(config, topology, machine);
-  std::optional<PredictedStep> const step = predict_at_peaks(options, config, busiest, machine);
+  std::optional<PredictedStep> const step = predict_at_peaks(options, config, busiest, computing, machine);
   fmt::print("  note: {} {}; `trainstone calibrate --deck DECK` measures the parts of a deck\n", options.machine_file,
              missing);
   return step;
@@ -212,9 +213,9 @@ std::vector<LargestValue> values_of(std::vector<LargestFit> const& fits) {
   return values;
 }
 
-/// \param[in] run  of all ranks
-void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, ResolvedRun const& run,
-                std::vector<LargestFit> const& fits, std::optional<PredictedStep> const& step) {
+/// \param[in] computing  of a rank that computes    \param[in] run  of all ranks
+void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans const& plans, RunPlan const& computing,
+                ResolvedRun const& run, std::vector<LargestFit> const& fits, std::optional<PredictedStep> const& step) {
   RunPlan const& plan = plans.largest;
   Estimate estimate;
   estimate.parameters = resolved_parameters(deck, run.topology.ranks());
@@ -227,6 +228,9 @@ void write_json(EstimateOptions const& options, Deck const& deck, ExtremePlans c
   estimate.tokens_per_step = run.config.batch.global * plan.shape.sequence;
   estimate.predicted = predicted_amounts(plans.busiest);
   estimate.predicted.memory_bytes = predicted_amounts(plan).memory_bytes;
+  WorkAmounts const work = predicted_amounts(computing);
+  estimate.predicted.flops = work.flops;
+  estimate.predicted.kernel_launches = work.kernel_launches;
   estimate.needed_bytes = plan.kernel_memory();
   estimate.largest = values_of(fits);
   estimate.given_bytes = options.device_memory;
@@ -314,7 +318,7 @@ int estimate(EstimateOptions const& options) {
   fmt::print("{}", stages_table(run));
   RunPlan const computing = plans.busiest.computes() ? plans.busiest : plan_run(run, 0); // a server may send most
   print_traffic_and_work(plans.busiest, computing);
-  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, run.topology);
+  std::optional<PredictedStep> const step = predict_step(options, config, plans.busiest, computing, run.topology);
   print_bounds(options, run, computing);
   std::uint64_t const needed = plan.kernel_memory();
   auto const bytes = static_cast<double>(needed);
@@ -324,7 +328,7 @@ int estimate(EstimateOptions const& options) {
   if (options.device_memory)
     fits = largest_fits(read_deck_on_ranks(options.common.deck, ranks, options.nodes), *options.device_memory);
   if (!fits.empty()) fmt::print("{}", largest_fits_text(fits));
-  if (!options.json_file.empty()) write_json(options, deck, plans, all, fits, step);
+  if (!options.json_file.empty()) write_json(options, deck, plans, computing, all, fits, step);
   if (!options.device_memory) return 0;
   bool const does_fit = needed <= *options.device_memory;
   fmt::print("{}: {} needed, {} given\n", does_fit ? "FITS" : "DOES NOT FIT", mebibytes(needed),

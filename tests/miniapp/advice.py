@@ -214,15 +214,18 @@ class Peaks(unittest.TestCase):
     def test_the_kernels_of_a_worker_are_listed_also_where_a_server_sends_most(self):
         deck = Deck(MODEL).path
         peaks = ("--peaks", 790, 4260)
-        launches = {}
+        launches, flops = {}, {}
         for name, options in {"ddp": ("--ranks", 2),
                               "a server": ("--ranks", 3, *settings("parallel.strategy=parameter_server", "server.count=1"))}.items():
-            found = run("estimate", deck, *options, *peaks)
+            found = run("estimate", deck, *options, *peaks, "--json", "a.json")
             self.assertEqual(found.code, 0, found)
+            flops[name] = json.loads((found.folder / "a.json").read_text())["predicted"]["flops"]
             launches[name] = dict(re.findall(r"^  (\w+ (?:forward|backward|gradient|weight gradient|input gradient)) +(\d+) ",
                                              found.out, re.MULTILINE))
         self.assertEqual(launches["ddp"]["qkv forward"], str(4 * 8 // 2 // int(self.micro(deck))))
         self.assertEqual(launches["a server"], launches["ddp"], "two workers have the same share of the batch")
+        self.assertGreater(flops["ddp"], 0)
+        self.assertEqual(flops["a server"], flops["ddp"])
 
     def micro(self, deck):
         return re.search(r"micro-batch (\d+) x", run("estimate", deck, "--ranks", 2).out)[1]

@@ -71,7 +71,7 @@ TEST_CASE("on an alpha-beta-gamma machine messages of a step cost alpha each, be
   RunPlan const plan = plan_run(config, 1, ranks);
   Traffic const sent = plan.step_sent() + plan.step_control();
   AlphaBetaGamma const machine{.alpha = 2e-6, .beta = 3e-9, .gamma = 5e-10};
-  StepPrediction const step = predict_step(plan, config.optimizer, {7e9, 3e9}, uniform_machine(machine));
+  StepPrediction const step = predict_step(plan, plan, config.optimizer, {7e9, 3e9}, uniform_machine(machine));
   double const expected = machine.alpha * static_cast<double>(sent.messages) +
                           machine.beta * static_cast<double>(sent.bytes) +
                           machine.gamma * static_cast<double>(sizeof(float) * sent.reduced);
@@ -91,7 +91,7 @@ TEST_CASE("a step's update takes what the rank updates that updates most, at the
     if (config.parallel.strategy == Strategy::hsdp) config.parallel.shard_group = std::max(1, ranks / 2);
     RunPlan const plan = plan_run(config, ranks - 1, ranks); // any rank's plan knows
     ComputeRates const one{std::numeric_limits<double>::infinity(), 28};
-    return predict_step(plan, config.optimizer, one, uniform_machine({})).compute_seconds / plan.table.size();
+    return predict_step(plan, plan, config.optimizer, one, uniform_machine({})).compute_seconds / plan.table.size();
   };
   for (Rank const ranks : {1, 2, 8}) {
     INFO(ranks);
@@ -106,16 +106,33 @@ TEST_CASE("a step's update takes what the rank updates that updates most, at the
   CHECK(updated(Strategy::zero, 8, StatePartition::inter_layer) == Approx(largest)); // fewer units than ranks
 }
 
+TEST_CASE("where a server sends most, a step takes a worker's products and the server's messages",
+          "[train][prediction]") {
+  RunConfig config = small_config(2);
+  config.parallel.strategy = Strategy::parameter_server;
+  RunPlan const worker = plan_run(config, 0, 3), server = plan_run(config, 2, 3);
+  REQUIRE(server.step_flops.gemm == 0);
+  MachineModel const machine = uniform_machine({.alpha = 1e-6, .beta = 1e-9, .gamma = 0});
+  auto const predict = [&](RunPlan const& busiest, RunPlan const& computing) {
+    return predict_step(busiest, computing, config.optimizer, {7e9, 3e9}, machine);
+  };
+  StepPrediction const both = predict(server, worker);
+  CHECK(both.compute_seconds > static_cast<double>(worker.step_flops.gemm) / 7e9);
+  CHECK(both.compute_seconds == Approx(predict(worker, worker).compute_seconds));
+  CHECK(both.communication_seconds == predict(server, server).communication_seconds);
+}
+
 TEST_CASE("one rank alone spends no time on messages, and behind a slow network no message is faster than there",
           "[train][prediction]") {
   MachineModel const machine = uniform_machine({.alpha = 1e-6, .beta = 1e-9, .gamma = 0});
   EmulatedNetwork const slow = EmulatedNetwork::uniform({.latency = 1e-3, .seconds_per_byte = 1e-6});
   RunConfig const alone = small_config(1), two = small_config(2);
-  CHECK(predict_step(plan_run(alone, 0, 1), alone.optimizer, {1e9, 1e9}, machine, slow).communication_seconds == 0);
+  RunPlan const of_one = plan_run(alone, 0, 1);
+  CHECK(predict_step(of_one, of_one, alone.optimizer, {1e9, 1e9}, machine, slow).communication_seconds == 0);
   RunPlan const plan = plan_run(two, 0, 2);
   Traffic const sent = plan.step_sent() + plan.step_control();
   double const expected = 1e-3 * static_cast<double>(sent.messages) + 1e-6 * static_cast<double>(sent.bytes);
-  CHECK(predict_step(plan, two.optimizer, {1e9, 1e9}, machine, slow).communication_seconds == Approx(expected));
+  CHECK(predict_step(plan, plan, two.optimizer, {1e9, 1e9}, machine, slow).communication_seconds == Approx(expected));
 }
 
 TEST_CASE("parts are measured under everything that their times depend on", "[train][prediction]") {

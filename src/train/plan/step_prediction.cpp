@@ -70,11 +70,11 @@ PhaseWork update_work(RunPlan const& plan, OptimizerConfig const& optimizer) {
   return {flops * elements, bytes * elements};
 }
 
-StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,
-                            MachineModel const& machine, EmulatedNetwork const& network) {
+StepPrediction predict_step(RunPlan const& busiest, RunPlan const& computing, OptimizerConfig const& optimizer,
+                            ComputeRates const& one, MachineModel const& machine, EmulatedNetwork const& network) {
   StepPrediction step;
   step.compute_seconds =
-      static_cast<double>(busiest.step_flops.gemm) / one.gemm_flops_per_second +
+      static_cast<double>(computing.step_flops.gemm) / one.gemm_flops_per_second +
       update_bytes(busiest, optimizer) * most_updated(busiest.parallel.layout) / one.bandwidth_bytes_per_second;
   std::size_t const value_bytes = bytes_per_value(busiest.storage().gradients);
   for (auto const* rows : {&busiest.sent, &busiest.control})

@@ -36,11 +36,12 @@ struct StepPrediction {
   double total() const { return compute_seconds + communication_seconds; }
 };
 
-/// \param[in] busiest  plan of the rank that sends most     \param[in] one  rates of one rank
-/// \param[in] machine  prices messages by their mean size in each row of the plan's traffic, and sums by their bytes
-/// \param[in] network  emulated, if it is slow: no message takes less than there
-StepPrediction predict_step(RunPlan const& busiest, OptimizerConfig const& optimizer, ComputeRates const& one,
-                            MachineModel const& machine, EmulatedNetwork const& network = {});
+/// \param[in] busiest    plan of the rank that sends most  \param[in] one  rates of one rank
+/// \param[in] computing  plan of a rank with products: the same one, unless a server sends most
+/// \param[in] machine    prices messages by their mean size in each row of the plan's traffic, and sums by their bytes
+/// \param[in] network    emulated, if it is slow: no message takes less than there
+StepPrediction predict_step(RunPlan const& busiest, RunPlan const& computing, OptimizerConfig const& optimizer,
+                            ComputeRates const& one, MachineModel const& machine, EmulatedNetwork const& network = {});
 
 /// What the parts of a stage take at the peaks: every kernel its FLOPs at the GEMM rate or its bytes at the bandwidth,
 /// whichever is longer, and work on gradients and parameters its bytes at the bandwidth. Loading data and agreeing on
