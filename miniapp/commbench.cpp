@@ -33,9 +33,10 @@ struct JoinedNccl {
   std::string problem = {}; ///< why there is none; empty: nobody has asked
 };
 
-/// Collective. \param[in] communicator  with its real nodes \throws CollectiveError if NCCL was named and cannot be
-JoinedNccl join_nccl(CommbenchOptions const& options, Communicator const& communicator) {
-  if (!nccl_calls() || !options.wants("nccl")) return {};
+/// Collective, if the plan has rows of NCCL. \param[in] communicator  with its real nodes
+/// \throws CollectiveError if NCCL was named and cannot be
+JoinedNccl join_nccl(CommbenchOptions const& options, CommbenchPlan const& plan, Communicator const& communicator) {
+  if (!plan.has(CollectiveProvider::nccl)) return {};
   try {
     return {.communicator = NcclCommunicator(communicator)};
   } catch (CollectiveError const& error) {
@@ -175,11 +176,11 @@ int commbench(CommbenchArguments const& arguments, RankContext& context) {
     options = check_commbench(arguments, communicator->topology(), found);
     if (first && !options.json_file.empty()) require_writable(options.json_file);
   });
-  JoinedNccl const nccl = join_nccl(options, context.communicator);
-  NcclCommunicator const* const joined = nccl.communicator ? &*nccl.communicator : nullptr;
   collectively(context.communicator,
-               [&] { plan = plan_commbench(options, communicator->topology(), joined != nullptr); });
-  if (!nccl.problem.empty()) plan.left_out.push_back(nccl.problem);
+               [&] { plan = plan_commbench(options, communicator->topology(), nccl_calls() != nullptr); });
+  JoinedNccl const nccl = join_nccl(options, plan, context.communicator);
+  NcclCommunicator const* const joined = nccl.communicator ? &*nccl.communicator : nullptr;
+  if (!nccl.problem.empty()) plan.leave_out(CollectiveProvider::nccl, nccl.problem);
   communicator->use_buffers(options.buffers.messages, context.exec);
   communicator->use_neighbours_memory(options.buffers.shared_memory);
   if (options.check_order) communicator->check_order(OrderCheck::yes);

@@ -28,7 +28,8 @@ public:
       if (takes_part(name, refusal(problem, algorithm)))
         rows.push_back({.contestant = {.algorithm = algorithm}, .algorithm = name});
     }
-    if (m_options.wants(automatic)) rows.push_back({.algorithm = automatic});
+    if (m_options.wants(automatic)) // any of ours, until the times are predicted
+      rows.push_back({.contestant = {.algorithm = algorithms_of(problem.collective).front()}, .algorithm = automatic});
     if (is_measured(library, mpi_refusal(problem, type)))
       for (MpiForm const form : mpi_forms(problem))
         rows.push_back({.contestant = {.algorithm = {}, .form = form},
@@ -81,6 +82,19 @@ std::vector<Contestant> PlannedContest::contestants() const {
   return all;
 }
 
+bool CommbenchPlan::has(CollectiveProvider provider) const {
+  return std::ranges::any_of(contests, [&](PlannedContest const& contest) {
+    return std::ranges::any_of(contest.rows, [&](PlannedRow const& row) { return row.contestant.is_of(provider); });
+  });
+}
+
+void CommbenchPlan::leave_out(CollectiveProvider provider, std::string const& reason) {
+  for (PlannedContest& contest : contests)
+    std::erase_if(contest.rows, [&](PlannedRow const& row) { return row.contestant.is_of(provider); });
+  std::erase_if(contests, [](PlannedContest const& contest) { return contest.rows.empty(); });
+  left_out.push_back(reason);
+}
+
 MeasuredBytes CommbenchPlan::bytes(MessageBuffers buffers, Rank rank) const {
   MeasuredBytes all;
   for (PlannedContest const& contest : contests) {
@@ -119,7 +133,7 @@ void predict_contests(CommbenchPlan& plan, MachineModel const& machine) {
   for (PlannedContest& contest : plan.contests) {
     std::size_t const element = size_of(contest.type);
     for (PlannedRow& row : contest.rows) {
-      if (row.algorithm == library || row.algorithm == nccl_library) continue;
+      if (!row.contestant.algorithm) continue; // a library's
       if (row.algorithm == automatic) {
         row.candidates = close_candidates(contest.problem, element, machine);
         row.pick(row.candidates.front());

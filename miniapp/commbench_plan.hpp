@@ -41,12 +41,16 @@ struct CommbenchPlan {
   std::vector<PlannedContest> contests; ///< of one collective and type one after the other, sizes ascending
   std::vector<std::string> left_out;    ///< who was not named and cannot take part, and why
 
+  bool has(CollectiveProvider provider) const;
+  /// Takes its rows out of the contests, and contests that are empty then.
+  void leave_out(CollectiveProvider provider, std::string const& reason);
+
   /// Memory that the contests need on a rank. One contest runs at a time.
   MeasuredBytes bytes(MessageBuffers buffers, Rank rank) const;
 };
 
 /// Makes the plan without predictions and choices.
-/// \param[in] nccl  whether there is a communicator of NCCL
+/// \param[in] nccl  whether this build has NCCL
 /// \throws InputError if an algorithm that was named refuses a collective that has it
 CommbenchPlan plan_commbench(CommbenchOptions const& options, Topology const& topology, bool nccl);
 

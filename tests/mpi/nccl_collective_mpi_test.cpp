@@ -9,6 +9,7 @@
 #include "support/world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 
 using namespace trainstone;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Message;
 
 namespace {
 
@@ -51,9 +53,36 @@ void call_mpi(void* joined, NcclCalls::Call const& call, ExecutionSpace const&) 
   }
 }
 
-std::shared_ptr<void> join_by_mpi(Communicator const&) { return std::make_shared<MPI_Comm>(MPI_COMM_WORLD); }
-std::shared_ptr<void> never_join(Communicator const&) {
-  throw CollectiveError("rank 0 cannot join the others by NCCL: ncclCommInitRank: unhandled system error");
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+/// Who has made it is in it.
+NcclCalls::Id make_id() { return {static_cast<std::byte>(world_rank())}; }
+NcclCalls::Id never_begin_on_rank_0() {
+  if (world_rank() == 0) throw Error("ncclGetUniqueId: unhandled system error");
+  return make_id();
+}
+
+int joined_now = 0; ///< communicators of this rank that live
+
+std::shared_ptr<void> join_by_mpi(NcclCalls::Id const& id, Rank rank, Rank ranks) {
+  if (id != NcclCalls::Id{}) throw Error("this is not the id of rank 0");
+  auto joined = std::unique_ptr<MPI_Comm, void (*)(MPI_Comm*)>(new MPI_Comm, [](MPI_Comm* left) {
+    MPI_Comm_free(left);
+    delete left;
+    --joined_now;
+  });
+  MPI_Comm_split(MPI_COMM_WORLD, ranks, rank, joined.get());
+  ++joined_now;
+  return joined;
+}
+std::shared_ptr<void> join_but_rank_0(NcclCalls::Id const& id, Rank rank, Rank ranks) {
+  auto joined = join_by_mpi(id, rank, ranks);
+  if (rank == 0) throw Error("ncclCommInitRank: unhandled system error");
+  return joined;
 }
 /// Every sum is that of one rank.
 void forget_neighbours(void*, NcclCalls::Call const& call, ExecutionSpace const&) {
@@ -62,9 +91,10 @@ void forget_neighbours(void*, NcclCalls::Call const& call, ExecutionSpace const&
 
 std::string version() { return "2.0.0"; }
 
-constexpr NcclCalls by_mpi{version, join_by_mpi, call_mpi};
-constexpr NcclCalls that_never_joins{version, never_join, call_mpi};
-constexpr NcclCalls that_forgets{version, join_by_mpi, forget_neighbours};
+constexpr NcclCalls by_mpi{version, make_id, join_by_mpi, call_mpi};
+constexpr NcclCalls that_does_not_begin{version, never_begin_on_rank_0, join_by_mpi, call_mpi};
+constexpr NcclCalls that_does_not_join{version, make_id, join_but_rank_0, call_mpi};
+constexpr NcclCalls that_forgets{version, make_id, join_by_mpi, forget_neighbours};
 
 Problem problem_of(Collective collective, Index elements, Communicator const& communicator) {
   Rank const root = communicator.size() - 1;
@@ -134,11 +164,27 @@ TEST_CASE("NCCL is measured where it has a call, and says why it is not", "[mpi]
   }
 }
 
-TEST_CASE("ranks that NCCL cannot join all know it", "[mpi][contest][nccl]") {
+TEST_CASE("if NCCL fails on one rank, all know it, and nobody keeps a communicator", "[mpi][contest][nccl]") {
   test::skip_on_devices("it plays NCCL");
   Communicator const communicator = Communicator::world();
   CHECK(nccl_calls() == nullptr);
-  PlayedNccl::Scoped const played(played_nccl(), [] { return &that_never_joins; });
-  CHECK_THROWS_AS(NcclCommunicator(communicator), CollectiveError);
+  {
+    PlayedNccl::Scoped const played(played_nccl(), [] { return &that_does_not_begin; });
+    CHECK_THROWS_MATCHES(NcclCommunicator(communicator), CollectiveError,
+                         Message("rank 0 cannot begin with NCCL: ncclGetUniqueId: unhandled system error"));
+  }
+  PlayedNccl::Scoped const played(played_nccl(), [] { return &that_does_not_join; });
+  CHECK_THROWS_MATCHES(NcclCommunicator(communicator), CollectiveError,
+                       Message("rank 0 cannot join the others by NCCL: ncclCommInitRank: unhandled system error"));
+  CHECK(joined_now == 0);
   CHECK(nccl_calls()->version() == "2.0.0");
+}
+
+TEST_CASE("ranks of a node that share a device are found", "[contest][nccl]") {
+  Topology const two_nodes = Topology::block(4, 2);
+  CHECK(find_shared_device({"", "", "", ""}, two_nodes).empty());
+  CHECK(find_shared_device({"GPU 0", "GPU 1", "GPU 0", "GPU 1"}, two_nodes).empty());
+  CHECK(find_shared_device({"GPU 0", "GPU 1", "GPU 2", "GPU 2"}, two_nodes) == "ranks 2 and 3 share a device");
+  CHECK(find_shared_device({"GPU 0", "GPU 1", "GPU 0", "GPU 1"}, Topology::one_node(4)) ==
+        "ranks 0 and 2 share a device");
 }

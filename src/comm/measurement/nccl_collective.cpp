@@ -6,9 +6,9 @@
 #include "comm/measurement/mpi_collective.hpp"
 #include "core/error.hpp"
 
-#include <array>
 #include <cstring>
-#include <vector>
+#include <exception>
+#include <utility>
 
 #ifdef TRAINSTONE_HAVE_NCCL
 #include <nccl.h>
@@ -31,20 +31,27 @@ std::string version_of_nccl() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::shared_ptr<void> join_nccl(Communicator const& communicator) {
-  ncclUniqueId id{};
-  std::array<std::byte, sizeof id> bytes{}; // nvcc 13.0 ends on a vector of ncclUniqueId, a struct without a name
-  Impl::on_all_ranks(communicator, "begin with NCCL", [&] {
-    if (communicator.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    std::memcpy(bytes.data(), &id, sizeof id);
-  });
-  bytes = all_gather_values(communicator, bytes).front();
-  std::memcpy(&id, bytes.data(), sizeof id);
+NcclCalls::Id make_nccl_id() {
+  ncclUniqueId made{};
+  check_nccl(ncclGetUniqueId(&made), "ncclGetUniqueId");
+  NcclCalls::Id id{}; // nvcc 13.0 ends on a vector of ncclUniqueId, a struct without a name
+  static_assert(sizeof id == sizeof made);
+  std::memcpy(id.data(), &made, sizeof made);
+  return id;
+}
+
+/// To destroy it would wait for the others, who do not come where an error ends this rank.
+void leave_nccl(void* joined) {
+  auto* const comm = static_cast<ncclComm_t>(joined);
+  std::uncaught_exceptions() > 0 ? ncclCommAbort(comm) : ncclCommDestroy(comm);
+}
+
+std::shared_ptr<void> join_nccl(NcclCalls::Id const& id, Rank rank, Rank ranks) {
+  ncclUniqueId made{};
+  std::memcpy(&made, id.data(), sizeof made);
   ncclComm_t joined = nullptr;
-  Impl::on_all_ranks(communicator, "join the others by NCCL", [&] {
-    check_nccl(ncclCommInitRank(&joined, communicator.size(), id, communicator.rank()), "ncclCommInitRank");
-  });
-  return {joined, [](void* made) { ncclCommDestroy(static_cast<ncclComm_t>(made)); }};
+  check_nccl(ncclCommInitRank(&joined, ranks, made, rank), "ncclCommInitRank");
+  return {joined, leave_nccl};
 }
 
 ncclDataType_t nccl_type(ElementType type) {
@@ -90,7 +97,7 @@ void start_nccl(void* joined, NcclCalls::Call const& call, ExecutionSpace const&
   }
 }
 
-constexpr NcclCalls calls_of_library{version_of_nccl, join_nccl, start_nccl};
+constexpr NcclCalls calls_of_library{version_of_nccl, make_nccl_id, join_nccl, start_nccl};
 NcclCalls const* calls_in_use() { return &calls_of_library; }
 
 #else
@@ -99,18 +106,16 @@ NcclCalls const* calls_in_use() { return nullptr; }
 
 #endif
 
-/// "ranks 0 and 2 share a device"; empty if none do.
-std::string find_shared_device(Communicator const& communicator) {
-  std::vector<std::string> const devices = devices_of_ranks(communicator);
-  for (Rank rank = 0; rank < communicator.size(); ++rank)
-    for (Rank const other : communicator.topology().neighbours(rank))
-      if (rank < other && !devices[static_cast<std::size_t>(rank)].empty() &&
-          devices[static_cast<std::size_t>(rank)] == devices[static_cast<std::size_t>(other)])
+} // namespace
+
+std::string find_shared_device(std::vector<std::string> const& devices, Topology const& topology) {
+  auto const device_of = [&](Rank rank) -> std::string const& { return devices[static_cast<std::size_t>(rank)]; };
+  for (Rank rank = 0; rank < topology.ranks(); ++rank)
+    for (Rank const other : topology.neighbours(rank))
+      if (rank < other && !device_of(rank).empty() && device_of(rank) == device_of(other))
         return fmt::format("ranks {} and {} share a device", rank, other);
   return "";
 }
-
-} // namespace
 
 std::string nccl_refusal(Problem const& problem) {
   switch (problem.collective) {
@@ -137,10 +142,16 @@ PlayedNccl& played_nccl() {
 NcclCommunicator::NcclCommunicator(Communicator const& communicator)
     : m_calls(nccl_calls()), m_rank(communicator.rank()) {
   TRAINSTONE_REQUIRE(m_calls, "this build has no NCCL");
-  std::string const shared = find_shared_device(communicator);
+  std::string const shared = find_shared_device(devices_of_ranks(communicator), communicator.topology());
   if (!shared.empty())
     throw CollectiveError(fmt::format("NCCL wants a device for every rank, but {}", shared), ExitCode::usage);
-  m_joined = m_calls->join(communicator);
+  NcclCalls::Id id{};
+  Impl::on_all_ranks(communicator, "begin with NCCL", [&] { id = m_calls->make_id(); }); // before anybody waits in join
+  id = all_gather_values(communicator, id).front();
+  std::shared_ptr<void> joined; // those who have joined leave again if one has not
+  Impl::on_all_ranks(communicator, "join the others by NCCL",
+                     [&] { joined = m_calls->join(id, m_rank, communicator.size()); });
+  m_joined = std::move(joined);
 }
 
 NcclCollective NcclCommunicator::call(Problem const& problem, Operation operation, ElementType type,

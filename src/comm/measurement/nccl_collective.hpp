@@ -10,11 +10,17 @@
 #include "core/hook.hpp"
 #include "core/views.hpp"
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace trainstone {
+
+/// "ranks 0 and 2 share a device"; empty if no two ranks of a node do. \param[in] devices  of all ranks; empty: the
+/// host
+std::string find_shared_device(std::vector<std::string> const& devices, Topology const& topology);
 
 /// Why NCCL is not measured with this; empty if it is. The reason is the same for all sizes.
 std::string nccl_refusal(Problem const& problem);
@@ -32,9 +38,13 @@ struct NcclCalls {
     Rank root;
   };
 
+  using Id = std::array<std::byte, 128>;
+
   std::string (*version)(); ///< "2.28.9"
-  /// Collective over the communicator. \return NCCL's communicator of the same ranks
-  std::shared_ptr<void> (*join)(Communicator const& communicator);
+  /// Of a communicator to come. Finds out whether NCCL works on this rank.
+  Id (*make_id)();
+  /// Waits for all ranks of this id: a rank that does not come leaves the others here. \return NCCL's communicator
+  std::shared_ptr<void> (*join)(Id const& id, Rank rank, Rank ranks);
   /// Enqueues the call on exec.
   void (*start)(void* joined, Call const& call, ExecutionSpace const& exec);
 };
@@ -56,7 +66,8 @@ struct NcclCollective {
 class NcclCommunicator {
 public:
   /// Collective. Of builds with NCCL. The communicator has its real nodes, not emulated ones.
-  /// \throws CollectiveError on all ranks: two of them share a device (exit 64), or NCCL cannot join them
+  /// \throws CollectiveError on all ranks: two of them share a device (exit 64), NCCL does not begin on one of them, or
+  ///         it has come to its end of joining them with an error on one
   explicit NcclCommunicator(Communicator const& communicator);
 
   /// \param[in,out] data  (problem.elements())    \throws InputError if nccl_refusal() has a reason
