@@ -231,8 +231,9 @@ void describe_options(CLI::App& app, CommandLine& line) {
   describe_estimate(app, line);
   describe_verify(app, line);
   describe_export_and_report(app, line);
-  describe_commbench(*app.add_subcommand("commbench", "measure every collective by every algorithm, ours and MPI's"),
-                     line.commbench);
+  describe_commbench(
+      *app.add_subcommand("commbench", "measure every collective by every algorithm, ours and libraries'"),
+      line.commbench);
   describe_matmul(*app.add_subcommand("matmul", "multiply two matrices on all ranks, in every way to distribute them"),
                   line.matmul);
   describe_calibrate(

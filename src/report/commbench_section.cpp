@@ -1,11 +1,13 @@
 #include "report/commbench_section.hpp"
 
 #include "core/plural.hpp"
+#include "report/commbench_table.hpp"
 #include "report/plot.hpp"
 #include "report/report_text.hpp"
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace trainstone {
 
@@ -98,28 +100,53 @@ Figure time_figure(NamedCommbench const& named, CollectiveRows const& part) {
               : "Medians of the slowest rank."};
 }
 
-/// Per size the fastest of ours, auto and MPI.
-Table fastest_table(CollectiveRows const& part) {
-  Table table{
-      {"size", "fastest of ours", "its time", "its busbw, GB/s", "auto picks", "its time", "mpi", "mpi / fastest"}, {}};
-  std::map<std::uint64_t, std::vector<CommbenchFileRow const*>> by_size;
-  for (CommbenchFileRow const* row : part.rows) by_size[row->bytes].push_back(row);
-  auto const time_of = [](CommbenchFileRow const* row) { return row ? seconds_text(*row->seconds) : std::string(); };
-  for (auto const& [bytes, rows] : by_size) {
-    CommbenchFileRow const *fastest = nullptr, *chosen = nullptr, *mpi = nullptr;
+/// The rows of one size that have a time.
+struct RowsOfSize {
+  CommbenchFileRow const* fastest = nullptr; ///< of ours
+  CommbenchFileRow const* chosen = nullptr;  ///< auto
+  std::map<std::string, CommbenchFileRow const*> libraries;
+
+  explicit RowsOfSize(std::vector<CommbenchFileRow const*> const& rows) {
     for (CommbenchFileRow const* row : rows) {
       if (!row->seconds) continue;
-      if (row->algorithm == "mpi")
-        mpi = row;
+      if (is_of_library(row->algorithm))
+        libraries[row->algorithm] = row;
       else if (row->algorithm == "auto")
         chosen = row;
       else if (!fastest || *row->seconds < *fastest->seconds)
         fastest = row;
     }
-    table.rows.push_back({fmt::format("{} B", bytes), fastest ? fastest->algorithm : "", time_of(fastest),
-                          fastest && fastest->bus_rate ? fmt::format("{:.4g}", *fastest->bus_rate / giga) : "",
-                          chosen ? chosen->picked : "", time_of(chosen), time_of(mpi),
-                          fastest && mpi ? fmt::format("{:.2f}", *mpi->seconds / *fastest->seconds) : ""});
+  }
+};
+
+/// Per size the fastest of ours, auto and the libraries that were measured: MPI's collective, or none, is always shown.
+Table fastest_table(CollectiveRows const& part) {
+  std::map<std::uint64_t, std::vector<CommbenchFileRow const*>> by_size;
+  std::set<std::string> libraries{"mpi"};
+  for (CommbenchFileRow const* row : part.rows) {
+    by_size[row->bytes].push_back(row);
+    if (is_of_library(row->algorithm)) libraries.insert(row->algorithm);
+  }
+  Table table{{"size", "fastest of ours", "its time", "its busbw, GB/s", "auto picks", "its time"}, {}};
+  for (std::string const& library : libraries) {
+    table.columns.push_back(library);
+    table.columns.push_back(library + " / fastest");
+  }
+  auto const time_of = [](CommbenchFileRow const* row) { return row ? seconds_text(*row->seconds) : std::string(); };
+  for (auto const& [bytes, rows] : by_size) {
+    auto [fastest, chosen, measured] = RowsOfSize(rows);
+    std::vector<Cell>& cells = table.rows.emplace_back();
+    cells = {fmt::format("{} B", bytes),
+             fastest ? fastest->algorithm : "",
+             time_of(fastest),
+             fastest && fastest->bus_rate ? fmt::format("{:.4g}", *fastest->bus_rate / giga) : "",
+             chosen ? chosen->picked : "",
+             time_of(chosen)};
+    for (std::string const& library : libraries) {
+      CommbenchFileRow const* const row = measured[library];
+      cells.emplace_back(time_of(row));
+      cells.emplace_back(fastest && row ? fmt::format("{:.2f}", *row->seconds / *fastest->seconds) : "");
+    }
   }
   return table;
 }

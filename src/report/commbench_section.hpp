@@ -1,6 +1,6 @@
 #pragma once
 
-// Measurements of commbench in a report: bandwidth by size, ours and MPI's, and the fastest algorithm.
+// Measurements of commbench in a report: bandwidth by size, ours and libraries', and the fastest algorithm.
 
 #include "report/page.hpp"
 #include "report/report_input.hpp"

@@ -52,6 +52,8 @@ std::string score_lines(std::span<CommbenchRow const> rows) {
 
 } // namespace
 
+bool is_of_library(std::string_view algorithm) { return algorithm == "mpi" || algorithm == "nccl"; }
+
 std::string CommbenchRow::name() const {
   return picked.empty() || algorithm == "mpi" ? algorithm : fmt::format("{} ({})", algorithm, picked);
 }
@@ -85,7 +87,7 @@ std::vector<RatioToMpi> ratios_to_mpi(std::span<CommbenchRow const> rows) {
   std::vector<RatioToMpi> lines;
   for (CommbenchRow const& row : rows) {
     auto const baseline = mpi.find(row.bytes);
-    if (row.algorithm == "mpi" || !has_time(row) || baseline == mpi.end()) continue;
+    if (is_of_library(row.algorithm) || !has_time(row) || baseline == mpi.end()) continue;
     auto line = std::ranges::find(lines, row.algorithm, &RatioToMpi::algorithm);
     if (line == lines.end()) line = lines.insert(lines.end(), {.algorithm = row.algorithm, .geometric_mean = 1});
     double const value = ratio(*baseline->second, row);
@@ -115,7 +117,7 @@ std::vector<PredictionScore> prediction_scores(std::span<CommbenchRow const> row
 std::vector<SizeComparison> comparisons(std::span<CommbenchRow const> rows) {
   std::vector<SizeComparison> sizes;
   for (CommbenchRow const& row : rows) {
-    if (row.algorithm == "mpi" || row.algorithm == "auto" || !has_time(row) || !row.predicted_seconds) continue;
+    if (is_of_library(row.algorithm) || row.algorithm == "auto" || !has_time(row) || !row.predicted_seconds) continue;
     auto size = std::ranges::find(sizes, row.bytes, &SizeComparison::bytes);
     if (size == sizes.end()) size = sizes.insert(sizes.end(), {.bytes = row.bytes, .competitors = {}});
     size->competitors.push_back({row.name(), *row.predicted_seconds, median(row.seconds)});

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,9 @@ using Drift = std::vector<std::pair<std::string, double>>;
 /// One line, and a note if one of them is beyond 1.5 or below 1/1.5: then the machine is not in the state that it was
 /// calibrated in. `when`: "before", "after". Empty for an empty drift.
 std::string drift_lines(std::string const& when, Drift const& drift);
+
+/// Whether a row is of a library's own collective, beside which ours are measured: "mpi", "nccl".
+bool is_of_library(std::string_view algorithm);
 
 /// One contestant at one size.
 struct CommbenchRow {

@@ -108,6 +108,7 @@ TEST_CASE("ratios pair the samples of a pass, then take the geometric mean over 
       spoiled(row("tree", 16, {1e-6, 1e-6, 1e-6}), 1),
       row("mpi", 16, {1e-6, 1e-6, 1e-6}),
       row("ring", 32, {1e-6, 1e-6, 1e-6}), // no mpi of this size
+      row("nccl", 8, {1e-6, 1e-6, 1e-6}),  // not one of ours
   };
   auto const ratios = ratios_to_mpi(rows);
   REQUIRE(ratios.size() == 2);
