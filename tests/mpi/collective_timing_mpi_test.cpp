@@ -84,3 +84,16 @@ TEST_CASE("a fresh call finds written data, its result is read, and both are don
                  "waAwbBwr"
                  "wrwbBwaA");
 }
+
+TEST_CASE("a fresh call does not look fast because what is taken off was interrupted once", "[mpi][timing]") {
+  Communicator const communicator = Communicator::world();
+  auto const pause = std::chrono::milliseconds(60);
+  int reads = 0;
+  TimedCall const nothing = [] {}, interrupted_once = [&] {
+    if (++reads == 3) std::this_thread::sleep_for(2 * pause);
+  };
+  std::vector<FreshCall> const calls{{[&] { std::this_thread::sleep_for(pause); }, nothing}};
+  auto const results =
+      time_fresh(communicator, calls, nothing, interrupted_once, {.warmup_calls = 0, .samples = 4, .calls = 1});
+  for (double const seconds : results[0].seconds) CHECK(seconds > std::chrono::duration<double>(pause).count() / 2);
+}

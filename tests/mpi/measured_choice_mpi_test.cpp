@@ -39,8 +39,8 @@ struct Trial {
 TEST_CASE("what is measured to be the fastest is chosen, whatever was predicted", "[mpi][choice]") {
   Communicator communicator = Communicator::world();
   if (communicator.size() < 3) return; // with fewer ranks the two algorithms differ too little
-  // of 3 or 4 ranks the messages of a ring take 40 or 60 ms, those of a butterfly 30 or 20 ms
-  communicator.emulate_network(EmulatedNetwork::uniform({.latency = 10e-3}));
+  // of 3 or 4 ranks the messages of a ring take 120 or 180 ms, those of a butterfly 90 or 60 ms
+  communicator.emulate_network(EmulatedNetwork::uniform({.latency = 30e-3}));
   Problem const problem = even_problem(Collective::all_reduce, 1009, communicator.topology(), 0, 1);
   PricedAlgorithm const ring{Algorithm::ring, 0, 1e-6}, butterfly{Algorithm::butterfly, 0, 2e-6};
   for (std::vector<PricedAlgorithm> const& candidates :

@@ -60,12 +60,12 @@ DeviceMessages prove_device_messages(Communicator const& communicator, Execution
 NeighbourMemory prove_neighbour_memory(Communicator const& communicator, ExecutionSpace const& exec) {
   if (!memory_export()) return {true, "the ranks of a node share pages of the host"};
   try {
-    constexpr Index elements = 3 << 20; // several granules
-    for (Index const wrong : all_gather_values(communicator, Impl::wrong_in_parts(communicator, exec, elements)))
-      if (wrong > 0)
-        return {false, fmt::format("ranks of a node map each other's device memory, but {} of {} elements are wrong "
-                                   "there",
-                                   wrong, elements)};
+    for (Index const elements : {257, 3 << 20}) // a part of a granule, and several
+      for (Index const wrong : all_gather_values(communicator, Impl::wrong_in_parts(communicator, exec, elements)))
+        if (wrong > 0)
+          return {false, fmt::format("ranks of a node map each other's device memory, but {} of {} elements are wrong "
+                                     "there",
+                                     wrong, elements)};
   } catch (CollectiveError const& error) {
     return {false, error.what()};
   }

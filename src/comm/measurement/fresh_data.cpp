@@ -1,6 +1,7 @@
 #include "comm/measurement/fresh_data.hpp"
 
 #include "comm/execution/reduce.hpp"
+#include "comm/prediction/machine_fit.hpp"
 #include "core/launch.hpp"
 #include "core/types.hpp"
 
@@ -107,9 +108,9 @@ std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vect
   std::vector<TimedSamples> samples = time_interleaved(communicator, fresh, options);
   TimedSamples const apart = std::move(samples.back());
   samples.pop_back();
+  double const seconds_apart = median(apart.seconds); // a sample that was interrupted must not make a call look fast
   for (TimedSamples& one_call : samples)
-    for (std::size_t pass = 0; pass < one_call.seconds.size(); ++pass)
-      one_call.seconds[pass] = std::max(least_seconds, one_call.seconds[pass] - apart.seconds[pass]);
+    for (double& seconds : one_call.seconds) seconds = std::max(least_seconds, seconds - seconds_apart);
   return samples;
 }
 

@@ -27,9 +27,9 @@ struct FreshCall {
   TimedCall read;
 };
 
-/// Of calls that each follow a `write` and are followed by their `read`: without the time of `write` and `read_own`,
-/// which were measured in the same pass. `read_own` reads as much as the calls' reads do, and no call came before.
-/// Collective over the communicator.
+/// Of calls that each follow a `write` and are followed by their `read`: without the median time of `write` and
+/// `read_own`, which were measured in the same passes. `read_own` reads as much as the calls' reads do, and no call
+/// came before. Collective over the communicator.
 std::vector<TimedSamples> time_fresh(Communicator const& communicator, std::vector<FreshCall> const& calls,
                                      TimedCall const& write, TimedCall const& read_own, TimingOptions const& options);
 
