@@ -101,23 +101,26 @@ struct TensorNames {
   char const *forward, *queries, *keys;
 };
 
-template <TensorProducts products>
-constexpr TensorNames names{"tensor_attention::forward", "tensor_attention::backward_queries",
-                            "tensor_attention::backward_keys"};
-template <>
-constexpr TensorNames names<TensorProducts::of_warpgroups>{
-    "wgmma_attention::forward", "wgmma_attention::backward_queries", "wgmma_attention::backward_keys"};
+constexpr TensorNames tensor_names(TensorProducts products) {
+  switch (products) {
+  case TensorProducts::of_warps:
+    return {"tensor_attention::forward", "tensor_attention::backward_queries", "tensor_attention::backward_keys"};
+  case TensorProducts::of_warpgroups:
+    return {"wgmma_attention::forward", "wgmma_attention::backward_queries", "wgmma_attention::backward_keys"};
+  }
+  return {};
+}
 
 template <TensorProducts products>
 Kernels tensor_forward_kernels(AttentionNeed const& need) {
-  return {{names<products>.forward, flops_by<products>(need).forward, bytes_of(need, 4, 1)}};
+  return {{tensor_names(products).forward, flops_by<products>(need).forward, bytes_of(need, 4, 1)}};
 }
 
 template <TensorProducts products>
 Kernels tensor_backward_kernels(AttentionNeed const& need) {
   TensorAttentionFlops const flops = flops_by<products>(need);
-  return {{names<products>.queries, flops.backward_queries, bytes_of(need, 6, 2)},
-          {names<products>.keys, flops.backward_keys, bytes_of(need, 6, 2)}};
+  return {{tensor_names(products).queries, flops.backward_queries, bytes_of(need, 6, 2)},
+          {tensor_names(products).keys, flops.backward_keys, bytes_of(need, 6, 2)}};
 }
 
 Index sum_of_each_query(AttentionNeed const& need) { return need.batch * need.heads * need.sequence; }

@@ -63,7 +63,10 @@ auto bytes_of(View const& view) {
 
 /// What computes with these products: the set of kernels, its lanes, and its labels.
 template <TensorProducts products>
-struct Launched {
+struct Launched;
+
+template <>
+struct Launched<TensorProducts::of_warps> {
   using Set = WarpKernels;
   using Lane = DeviceLane;
   static constexpr char const *forward = "trainstone::tensor_attention::forward",

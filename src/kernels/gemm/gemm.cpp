@@ -109,8 +109,10 @@ auto asked_once(Provider const& provider, GemmShape const& shape) {
   static std::mutex mutex;
   static std::map<std::pair<GemmProvider, GemmShape>, decltype((provider.*question)(shape))> answers;
   std::scoped_lock const lock(mutex);
-  auto const [answer, is_new] = answers.try_emplace({provider.provider, shape});
-  if (is_new) answer->second = (provider.*question)(shape);
+  std::pair const key(provider.provider, shape);
+  auto answer = answers.find(key);
+  if (answer == answers.end())
+    answer = answers.emplace(key, (provider.*question)(shape)).first; // asked before it is kept
   return answer->second;
 }
 
@@ -189,8 +191,10 @@ void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstSt
 void Gemm::compute(ExecutionSpace const& exec, GemmMethod method, GemmShape const& shape, ConstStoredMatrix a,
                    ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue) {
   if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
-  auto const [needed, is_new] = m_scratch_bytes.try_emplace({method.provider, shape});
-  if (is_new) needed->second = gemm_scratch_bytes(method.provider, shape);
+  std::pair const key(method.provider, shape);
+  auto needed = m_scratch_bytes.find(key);
+  if (needed == m_scratch_bytes.end())
+    needed = m_scratch_bytes.emplace(key, gemm_scratch_bytes(method.provider, shape)).first;
   TRAINSTONE_REQUIRE(m_scratch.extent(0) >= needed->second, "{} needs {} bytes of scratch for {}, and was given {}",
                      to_string(method.provider), needed->second, to_string(shape), m_scratch.extent(0));
   Impl::GemmFunction const& function = m_functions.at(method.provider);
