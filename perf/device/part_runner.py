@@ -9,6 +9,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -129,8 +130,8 @@ class Runner:
         command = [*map(str, command)]
         start = time.monotonic()
         try:
-            with session(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         errors="replace", env={**inherited(), **variables}) as leader:
+            with session(command, signal.SIGTERM, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, errors="replace", env={**inherited(), **variables}) as leader:
                 text, errors = leader.communicate(timeout=seconds)
             reason = "" if leader.returncode == 0 else last_line(text + errors)
             ended = Ended(PASSED if leader.returncode == 0 else FAILED, text, errors, leader.returncode, reason)

@@ -20,6 +20,7 @@ class NotPossible(Exception):
     """On this machine; says why."""
 
 
+GRACE = 5  # seconds in which a process may end by itself when its signal has come
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _running = {}  # process that leads a session: the signal that ends it
 _signals = []  # those of ENDING that have come
@@ -84,7 +85,8 @@ def run_session(command, ending=signal.SIGKILL, timeout=None, **options):
 
 @contextlib.contextmanager
 def session(command, ending=signal.SIGKILL, **options):
-    """The process, which leads a session of its own and ends with this context. \\throws OSError"""
+    """The process, which leads a session of its own and ends with this context, by SIGKILL if `ending` does not end it in time.
+    \\throws OSError"""
     leave_after_signal()
     leader = subprocess.Popen(command, text=True, start_new_session=True, **options)
     _running[leader] = ending
@@ -93,7 +95,11 @@ def session(command, ending=signal.SIGKILL, **options):
         yield leader
     finally:
         send(leader, ending)
-        leader.wait()
+        try:
+            leader.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            send(leader, signal.SIGKILL)
+            leader.wait()
         del _running[leader]
     leave_after_signal()
 

@@ -181,7 +181,7 @@ class Compared(Comparing):
                        '{"batch.accumulation": 2}'):
             self.assert_fails(64, "must be", *EAGER, VALUES=values)
         for arguments in (("--modes", "lazy"), ("--precision", "fp8"), ("--pairs", "0"), ("--at-least", "eager")):
-            self.assertEqual(self.tool("2x128", *arguments)[0], 2)
+            self.assertEqual(self.tool("2x128", *arguments)[0], 64)
 
     def test_a_worker_that_ends_says_why(self):
         self.assert_fails(1, "PyTorch ended\nout of luck", *EAGER, DIES="yes")
