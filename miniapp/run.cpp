@@ -123,10 +123,13 @@ std::vector<Check> verify_run(PreparedRun const& run, Training const& training, 
   Communicator& communicator = context.communicator;
   std::vector<Check> checks = training.first_step;
   if (run.golden)
-    std::ranges::move(
-        compare_with_golden(*run.golden, {training.losses, training.early, run.products(),
-                                          run.config().length.stop_loss > 0, has_norms(run, training.early)}),
-        std::back_inserter(checks));
+    std::ranges::move(compare_with_golden(*run.golden, {.losses = training.losses,
+                                                        .early = training.early,
+                                                        .products = run.products(),
+                                                        .may_stop_early = run.config().length.stop_loss > 0,
+                                                        .is_bf16_of_fp32 = run.reference_key != run.golden_key,
+                                                        .has_norms = has_norms(run, training.early)}),
+                      std::back_inserter(checks));
   if (run.one_worker) {
     std::ranges::move(verify_with_servers(run, training, context), std::back_inserter(checks));
   } else {

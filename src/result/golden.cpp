@@ -87,7 +87,7 @@ GoldenCurve read_curve(JsonFile const& entry) {
   entry.require(entry.length("/losses") > 0, "/losses must be an array of at least one number");
   GoldenCurve curve{entry.numbers("/losses", false), entry.text("/recorded_with"), read_early(entry)};
   curve.bounds = read_bounds(entry, "/bounds");
-  curve.rounded = read_bounds(entry, "/bounds_rounded");
+  curve.bounds_of_bf16 = read_bounds(entry, "/bounds_of_bf16");
   return curve;
 }
 
@@ -149,7 +149,7 @@ void record_golden_curve(std::string const& path, std::string const& key, Golden
   if (!curve.early.norms.empty() && all_finite(curve.early.norms)) entry["norms"] = curve.early.norms;
   if (!curve.early.changes.empty() && all_finite(curve.early.changes)) entry["changes"] = changes_json(curve.early);
   if (curve.bounds) entry["bounds"] = bounds_json(*curve.bounds);
-  if (curve.rounded) entry["bounds_rounded"] = bounds_json(*curve.rounded);
+  if (curve.bounds_of_bf16) entry["bounds_of_bf16"] = bounds_json(*curve.bounds_of_bf16);
   entry["losses"] = curve.losses;
   write_entry(path, curves_section, key, entry);
 }

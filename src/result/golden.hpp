@@ -28,8 +28,8 @@ struct GoldenCurve {
   std::vector<double> losses; ///< training loss of every step
   std::string recorded_with;  ///< version, variant and ranks, for people
   EarlySteps early = {};
-  std::optional<GoldenBounds> bounds = {};  ///< nothing: the bounds of golden_checks.hpp apply
-  std::optional<GoldenBounds> rounded = {}; ///< the same where products round their inputs
+  std::optional<GoldenBounds> bounds = {};         ///< nothing: the bounds of golden_checks.hpp apply
+  std::optional<GoldenBounds> bounds_of_bf16 = {}; ///< the same of runs that store bf16, where the curve is of fp32
 };
 
 /// The loss of the first positions of a training's first sample, before any update, as `verify --first-step` computes

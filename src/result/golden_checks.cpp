@@ -34,11 +34,11 @@ Worst worst_of(std::span<double const> values, std::span<double const> expected)
   return worst;
 }
 
-GoldenBounds bounds_of(GoldenCurve const& golden, Products products) {
-  GoldenBounds const usual = golden_bounds(products);
-  if (products == Products::rounded && golden.rounded) return *golden.rounded;
+GoldenBounds bounds_of(GoldenCurve const& golden, GoldenComparison const& run) {
+  if (run.is_bf16_of_fp32 && golden.bounds_of_bf16) return *golden.bounds_of_bf16;
+  GoldenBounds const usual = golden_bounds(run.products);
   GoldenBounds bounds = golden.bounds.value_or(usual);
-  if (products == Products::exact) return bounds;
+  if (run.products == Products::exact) return bounds;
   bounds.losses = std::max(bounds.losses, usual.losses);
   bounds.norms = std::max(bounds.norms, usual.norms);
   bounds.changes = std::max(bounds.changes, usual.changes);
@@ -123,7 +123,7 @@ GoldenBounds golden_bounds(Products products) {
 }
 
 std::vector<Check> compare_with_golden(GoldenCurve const& golden, GoldenComparison const& run) {
-  GoldenBounds const bounds = bounds_of(golden, run.products);
+  GoldenBounds const bounds = bounds_of(golden, run);
   std::vector<Check> checks{compare_losses(golden, run, bounds.losses)};
   if (run.has_norms && !golden.early.norms.empty()) checks.push_back(compare_norms(golden, run, bounds.norms));
   if (!golden.early.changes.empty()) checks.push_back(compare_changes(golden, run, bounds.changes));

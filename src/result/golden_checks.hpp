@@ -30,13 +30,14 @@ struct GoldenComparison {
   std::span<double const> losses;
   EarlySteps const& early;
   Products products = Products::exact;
-  bool may_stop_early = false; ///< data.stop_loss
-  bool has_norms = true;       ///< false: some step has computed none (server.schedule = "priority"): none are compared
+  bool may_stop_early = false;  ///< data.stop_loss
+  bool is_bf16_of_fp32 = false; ///< the run stores bf16, and the curve is of the same deck in fp32
+  bool has_norms = true; ///< false: some step has computed none (server.schedule = "priority"): none are compared
 };
 
 /// Makes the check "loss-curve", and, if the curve has the values, "gradient-norms" and "parameter-changes". A check
-/// fails if the run does not know the values. If products round their inputs, the curve's bounds of rounded products
-/// apply; without them its own bounds apply only if they are wider.
+/// fails if the run does not know the values. If products round their inputs, the curve's own bounds apply only if they
+/// are wider. Its bounds of bf16 take the place of both.
 std::vector<Check> compare_with_golden(GoldenCurve const& golden, GoldenComparison const& run);
 
 } // namespace trainstone

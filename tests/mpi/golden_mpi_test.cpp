@@ -60,9 +60,10 @@ public:
     golden.losses.resize(m_losses.size());
     bool const is_exact = m_config.precision.recipe == RecipeName::fp32;
     std::string failed;
-    for (Check const& check : compare_with_golden(
-             golden,
-             {.losses = m_losses, .early = m_early, .products = is_exact ? Products::exact : Products::rounded})) {
+    for (Check const& check : compare_with_golden(golden, {.losses = m_losses,
+                                                           .early = m_early,
+                                                           .products = is_exact ? Products::exact : Products::rounded,
+                                                           .is_bf16_of_fp32 = !is_exact})) {
       UNSCOPED_INFO(check.name << " " << check.value << " limit " << check.limit << ": " << check.detail);
       if (!check.passed) failed += check.name + " ";
     }

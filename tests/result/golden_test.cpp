@@ -286,9 +286,11 @@ TEST_CASE("a curve's own bounds count, and where inputs are rounded the wider on
   run.changes[0] *= 1.09;
   CHECK(failures(compare_early(run, golden)) == "gradient-norms ");
   CHECK(failures(compare_early(run, golden, Products::rounded)).empty());
-  golden.rounded = {1e-1, 1e-9, 1e-9, "a test"}; // where a curve has them, they count, narrow as they are
-  CHECK(failures(compare_early(run, golden, Products::rounded)) == "gradient-norms parameter-changes ");
-  CHECK(failures(compare_early(run, golden)) == "gradient-norms ");
+  golden.bounds_of_bf16 = {1e-1, 1e-9, 1e-9, "a test"}; // narrow as they are, they count for bf16 alone
+  CHECK(failures(compare_early(run, golden, Products::rounded)).empty());
+  CHECK(failures(compare_with_golden(
+            golden, {.losses = golden.losses, .early = run, .products = Products::rounded, .is_bf16_of_fp32 = true})) ==
+        "gradient-norms parameter-changes ");
   GoldenBounds const exact = golden_bounds(Products::exact), rounded = golden_bounds(Products::rounded);
   CHECK(exact.losses < rounded.losses);
   CHECK(exact.norms < rounded.norms);
@@ -302,7 +304,7 @@ TEST_CASE("norms, changes and bounds are recorded to the last bit", "[golden]") 
   golden.early.norms[2] = 1.0 / 3;
   golden.early.changes[7] = 1.0 / 7;
   golden.bounds = {1e-4, 1e-5, 1e-6, "a test"};
-  golden.rounded = {1e-2, 1e-3, 1.0 / 7, "another test"};
+  golden.bounds_of_bf16 = {1e-2, 1e-3, 1.0 / 7, "another test"};
   record_golden_curve(path, "a", golden);
   GoldenCurve const found = find_golden_curve(path, "a").value();
   CHECK(found.early == golden.early);
@@ -310,10 +312,10 @@ TEST_CASE("norms, changes and bounds are recorded to the last bit", "[golden]") 
   CHECK(found.bounds->norms == 1e-5);
   CHECK(found.bounds->changes == 1e-6);
   CHECK(found.bounds->derived_from == "a test");
-  CHECK(found.rounded->losses == 1e-2);
-  CHECK(found.rounded->norms == 1e-3);
-  CHECK(found.rounded->changes == 1.0 / 7);
-  CHECK(found.rounded->derived_from == "another test");
+  CHECK(found.bounds_of_bf16->losses == 1e-2);
+  CHECK(found.bounds_of_bf16->norms == 1e-3);
+  CHECK(found.bounds_of_bf16->changes == 1.0 / 7);
+  CHECK(found.bounds_of_bf16->derived_from == "another test");
   golden.early.norms[2] = std::numeric_limits<double>::quiet_NaN(); // a step that was skipped
   record_golden_curve(path, "a", golden);
   CHECK(find_golden_curve(path, "a")->early.norms.empty());
