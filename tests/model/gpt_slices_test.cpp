@@ -145,13 +145,13 @@ TEST_CASE("ranks that share positions keep their rows, and all rows of what prod
     return sum;
   };
   std::uint64_t const rows = memory_footprint(3 * 8 * 24 * sizeof(float)),
-                      half = memory_footprint(3 * 4 * 24 * sizeof(float));
+                      shared = memory_footprint(3 * 4 * 24 * sizeof(float));
   for (char const* const own :
        {"embedded", "block 0 middle", "block 1 middle", "block 1 output", "branch", "d_stream"}) {
     INFO(own);
     CHECK(bytes(false, false, own) == rows);
-    CHECK(bytes(true, false, own) == half);
-    CHECK(bytes(true, true, own) == half);
+    CHECK(bytes(true, false, own) == shared);
+    CHECK(bytes(true, true, own) == shared);
   }
   CHECK(bytes(true, false, "block 1 ln2 mean") == memory_footprint(3 * 4 * sizeof(float)));
   CHECK(bytes(false, false, "block 1 ln2 mean") == memory_footprint(3 * 8 * sizeof(float)));
@@ -159,7 +159,7 @@ TEST_CASE("ranks that share positions keep their rows, and all rows of what prod
   CHECK(bytes(true, false, "gathered") == 2 * rows); // and again
   CHECK(bytes(true, true, "gathered") == rows);
   CHECK(bytes(false, false, "gathered") == 0);
-  CHECK(bytes(true, true, "block 1 ln2") - bytes(true, false, "block 1 ln2") == rows - half);
+  CHECK(bytes(true, true, "block 1 ln2") - bytes(true, false, "block 1 ln2") == rows - shared);
   CHECK(bytes(true, false, "lnf") - bytes(true, false, "lnf ") == rows);
   CHECK(bytes(true, false, "partial") == rows);
 }

@@ -80,8 +80,8 @@ std::uint64_t sent_bytes(ParallelConfig const& parallel, Index layers, bool of_n
 
 TEST_CASE("a block of a grid sends (8 (x - 1) + 24 (y - 1)) n h / (x y) values, and norms send four times 2 n fp64",
           "[parallel][program][grid]") {
-  for (auto const [x, y] : {std::pair{1, 1}, std::pair{2, 1}, std::pair{4, 1}, std::pair{1, 2}, std::pair{2, 2},
-                            std::pair{1, 4}, std::pair{4, 2}, std::pair{2, 4}, std::pair{8, 2}}) {
+  for (auto const& [x, y] : {std::pair{1, 1}, std::pair{2, 1}, std::pair{4, 1}, std::pair{1, 2}, std::pair{2, 2},
+                             std::pair{1, 4}, std::pair{4, 2}, std::pair{2, 4}, std::pair{8, 2}}) {
     INFO(x << " x " << y);
     ParallelConfig const parallel = grid({}, x, y);
     auto const of_block = [&](bool of_norms) {
