@@ -151,6 +151,26 @@ class LibraryThreads(unittest.TestCase):
         self.assertNotIn(sharing, plain.result["class_departures"])
 
 
+class Bfloat16(unittest.TestCase):
+    BF16 = settings("precision.recipe=mixed16")
+
+    def test_a_released_deck_is_valid_by_its_curve_of_fp32(self):
+        outcome = run("run", INPUTS / "tiny.toml", *self.BF16, ranks=2)
+        self.assertIn("\nRESULT: VALID class=custom exit=0 ", outcome.out, outcome)
+        (key,) = json.loads((INPUTS / "golden" / "tiny.json").read_text())["curves"]
+        golden = outcome.result["golden"]
+        self.assertEqual((golden["key"], golden["released"]), (key, True))
+        self.assertNotEqual(outcome.result["deck"]["golden_key"], key)
+
+    def test_a_curve_of_ones_own_is_of_one_precision(self):
+        deck = Deck()
+        self.assertEqual(run("run", deck.path, "--record-golden").code, 0)
+        self.assertIn("\nRESULT: VALID class=custom golden=local ", run("run", deck.path).out)
+        outcome = run("run", deck.path, *self.BF16)
+        self.assertIn("\nRESULT: UNREFERENCED ", outcome.out, outcome)
+        self.assertIsNone(outcome.result["golden"])
+
+
 class FirstStep(unittest.TestCase):
     """One deck without a curve: its first step computed, passed on 1 and 2 ranks, in other strategies and after a restart,
     and failed where the golden loss is off by little. It makes no run of class custom VALID."""

@@ -67,7 +67,7 @@ class NcclCommunicator {
 public:
   /// Collective. Of builds with NCCL. The communicator has its real nodes, not emulated ones.
   /// \throws CollectiveError on all ranks: two of them share a device (exit 64), NCCL does not begin on one of them, or
-  ///         it has come to its end of joining them with an error on one
+  ///         joining has ended with an error on one of them
   explicit NcclCommunicator(Communicator const& communicator);
 
   /// \param[in,out] data  (problem.elements())    \throws InputError if nccl_refusal() has a reason
