@@ -103,17 +103,21 @@ Impl::GemmFunctions make_functions(GemmChoice const& choice) {
   return functions;
 }
 
+/// The answer to the question of this key. It is kept once it is there: a question may throw.
+template <class Key, class Answer, class Ask>
+Answer const& kept_answer(std::map<Key, Answer>& answers, Key const& key, Ask const& ask) {
+  auto found = answers.find(key);
+  if (found == answers.end()) found = answers.emplace(key, ask()).first;
+  return found->second;
+}
+
 /// A library takes up to a millisecond to answer, and a search among plans asks for the same products again and again.
 template <auto question>
 auto asked_once(Provider const& provider, GemmShape const& shape) {
   static std::mutex mutex;
   static std::map<std::pair<GemmProvider, GemmShape>, decltype((provider.*question)(shape))> answers;
   std::scoped_lock const lock(mutex);
-  std::pair const key(provider.provider, shape);
-  auto answer = answers.find(key);
-  if (answer == answers.end())
-    answer = answers.emplace(key, (provider.*question)(shape)).first; // asked before it is kept
-  return answer->second;
+  return kept_answer(answers, {provider.provider, shape}, [&] { return (provider.*question)(shape); });
 }
 
 } // namespace
@@ -191,12 +195,10 @@ void Gemm::operator()(ExecutionSpace const& exec, Transpose transpose_a, ConstSt
 void Gemm::compute(ExecutionSpace const& exec, GemmMethod method, GemmShape const& shape, ConstStoredMatrix a,
                    ConstStoredMatrix b, StoredMatrix c, Epilogue const& epilogue) {
   if (shape.k == 0) return Impl::kokkos_gemm(exec, shape, a.data, b.data, c.data); // libraries need not take it
-  std::pair const key(method.provider, shape);
-  auto needed = m_scratch_bytes.find(key);
-  if (needed == m_scratch_bytes.end())
-    needed = m_scratch_bytes.emplace(key, gemm_scratch_bytes(method.provider, shape)).first;
-  TRAINSTONE_REQUIRE(m_scratch.extent(0) >= needed->second, "{} needs {} bytes of scratch for {}, and was given {}",
-                     to_string(method.provider), needed->second, to_string(shape), m_scratch.extent(0));
+  auto const needed = kept_answer(m_scratch_bytes, {method.provider, shape},
+                                  [&] { return gemm_scratch_bytes(method.provider, shape); });
+  TRAINSTONE_REQUIRE(m_scratch.extent(0) >= needed, "{} needs {} bytes of scratch for {}, and was given {}",
+                     to_string(method.provider), needed, to_string(shape), m_scratch.extent(0));
   Impl::GemmFunction const& function = m_functions.at(method.provider);
   if (find_provider(method.provider).computes_natively(shape.inputs))
     function(exec, shape, method.variant, a.data, b.data, c.data, epilogue, m_scratch);
