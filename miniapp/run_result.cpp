@@ -238,7 +238,7 @@ Result describe_run(PreparedRun const& run, RankContext const& context) {
                      run.config().comm.emulated_nodes > 0, run.config().comm.emulated_network()};
   result.topology.devices_per_node = run.devices_per_node;
   result.topology.places = run.places;
-  result.topology.library_threads_per_rank = library_threads(run.plan->gemm);
+  result.topology.threads_of_libraries = library_threads(run.plan->gemm);
   for (GemmProvider const provider : run.plan->gemm.providers())
     result.providers.gemm.emplace_back(to_string(provider));
   result.providers.attention = describe_attention(run.config().model_options);

@@ -66,8 +66,8 @@ std::string class_text(ClassJudgement const& judgement) {
 /// "1 thread", "1 thread and 2 threads of libraries".
 std::string threads_text(TopologyInfo const& topology) {
   std::string const kernels = plural(topology.threads_per_rank, "thread");
-  if (topology.library_threads_per_rank <= topology.threads_per_rank) return kernels;
-  return fmt::format("{} and {} of libraries", kernels, plural(topology.library_threads_per_rank, "thread"));
+  if (topology.threads_of_libraries <= topology.threads_per_rank) return kernels;
+  return fmt::format("{} and {} of libraries", kernels, plural(topology.threads_of_libraries, "thread"));
 }
 
 std::string golden_text(std::optional<GoldenSource> const& golden) {

@@ -208,7 +208,7 @@ void add_provenance(Json& json, Result const& result) {
   json["topology"] = {{"ranks", result.topology.ranks},
                       {"nodes", result.topology.nodes},
                       {"threads_per_rank", result.topology.threads_per_rank},
-                      {"library_threads_per_rank", result.topology.library_threads_per_rank},
+                      {"library_threads_per_rank", result.topology.threads_of_libraries},
                       {"buffers", result.topology.buffers},
                       {"emulated_nodes", result.topology.emulated_nodes},
                       {"emulated_network", network_json(result.topology.network)}};

@@ -60,10 +60,10 @@ struct TopologyInfo {
   std::int64_t devices_per_node = 0;  ///< that ranks use; 0: kernels run on the host
   std::vector<RankPlace> places = {}; ///< by rank
   /// That matrix products of libraries use on the host; 0: no such library multiplies, or an older file does not tell.
-  std::int64_t library_threads_per_rank = 0;
+  std::int64_t threads_of_libraries = 0;
 
   /// Threads of kernels and of libraries, whichever are more: the two take turns.
-  std::int64_t busy_threads_per_rank() const { return std::max(threads_per_rank, library_threads_per_rank); }
+  std::int64_t busy_threads_per_rank() const { return std::max(threads_per_rank, threads_of_libraries); }
 };
 
 /// Who computed.
@@ -105,7 +105,7 @@ struct CheckpointInfo {
 /// The golden file that a run was compared with.
 struct GoldenSource {
   std::string digest;        ///< of the file's bytes
-  std::string key;           ///< of the curve or the first step; the run's golden key, or that of fp32 instead of bf16
+  std::string key;           ///< of the curve or the first step: the run's golden key, or that of its deck in fp32
   std::string recorded_with; ///< of the curve or the first step
   bool released = false;     ///< the file is one of this program's (released_curves.hpp), not one of the user's
 };

@@ -175,8 +175,7 @@ void read_provenance(JsonFile const& file, Result& result) {
   result.topology.nodes = file.count("/topology/nodes");
   result.topology.threads_per_rank = file.count("/topology/threads_per_rank");
   if (file.has("/topology/library_threads_per_rank"))
-    result.topology.library_threads_per_rank =
-        static_cast<std::int64_t>(file.amount("/topology/library_threads_per_rank"));
+    result.topology.threads_of_libraries = static_cast<std::int64_t>(file.amount("/topology/library_threads_per_rank"));
   result.topology.buffers = file.text("/topology/buffers");
   result.topology.emulated_nodes = file.boolean("/topology/emulated_nodes");
   if (file.has("/topology/emulated_network")) result.topology.network = read_network(file);

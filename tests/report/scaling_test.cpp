@@ -112,7 +112,7 @@ TEST_CASE("results of other machines, builds or threads lie on other lines, and 
       {"Clang 21", [](Result& run) { run.code.compiler = "Clang 21"; }},
       {"Kokkos 4.5.1 OpenMP", [](Result& run) { run.code.kokkos = "4.5.1 OpenMP"; }},
       {"4 threads per rank", [](Result& run) { run.topology.threads_per_rank = 4; }},
-      {"3 threads per rank", [](Result& run) { run.topology.library_threads_per_rank = 3; }},
+      {"3 threads per rank", [](Result& run) { run.topology.threads_of_libraries = 3; }},
       {"emulated nodes", [](Result& run) { run.topology.emulated_nodes = true; }}};
   for (auto const& [words, change] : changes) {
     CAPTURE(words);

@@ -214,7 +214,7 @@ TEST_CASE("files that are older than devices' names and maps of ranks are read",
   json["machine"].erase("device");
   json["topology"].erase("rank_map");
   json["topology"]["library_threads_per_rank"] = 3;
-  CHECK(read_back(json).result.topology.library_threads_per_rank == 3);
+  CHECK(read_back(json).result.topology.threads_of_libraries == 3);
   CHECK(read_back(json).result.topology.busy_threads_per_rank() == 3);
   json["topology"].erase("library_threads_per_rank");
   CHECK(read_back(json).result.topology.busy_threads_per_rank() == 1);
