@@ -39,7 +39,7 @@ class Trainstone(CMakePackage, CudaPackage):
     depends_on("xxhash")
     depends_on("random123")
     depends_on("liburing")
-    depends_on("cuda@:12.8", when="+cuda")  # a newer one wants the legacy views of Kokkos 4, or Kokkos 5
+    depends_on("cuda@:12.8", when="+cuda")  # from 12.9 on Kokkos 4 needs its legacy views
     for arch in CudaPackage.cuda_arch_values:
         depends_on(f"kokkos@4.7.01:4 +cuda +cuda_lambda +cmake_lang ~alloc_async cuda_arch={arch}",
                    when=f"+cuda cuda_arch={arch}")
